@@ -1,0 +1,1 @@
+"""The command line: `wrt <command>`. One file per command, see `app.py`."""

@@ -1,0 +1,9 @@
+"""wrt ("with respect to"): the derivative of anything with respect to anything, in PyTorch, TensorFlow and JAX."""
+
+from wrt import errors
+from wrt._notation.d import Differential, d
+from wrt._notation.derivative import Derivative
+from wrt._run.options import options
+
+__all__ = ["Derivative", "Differential", "d", "errors", "options"]
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""PyTorch: the autograd graph of the real run, differentiated by autograd itself."""

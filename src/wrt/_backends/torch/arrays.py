@@ -1,0 +1,152 @@
+"""The few array operations the layers above need, on torch tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from wrt._core.index import Positions, Shape
+from wrt._core.value import Value
+
+Tensor = torch.Tensor
+
+
+class TorchArrays:
+    """Stateless; every tensor is made on the device and in the dtype of the Value it is for."""
+
+    def zeros(self, shape: Shape, like: Value) -> Tensor:
+        return torch.zeros(shape, dtype=like.dtype, device=like.key.device)
+
+    def one_hot(self, value: Value, positions: Positions) -> Tensor:
+        count = len(positions)
+        if count == 1:
+            seed = torch.zeros(value.size, dtype=value.dtype, device=value.key.device)
+            seed.narrow(0, int(positions[0]), 1).fill_(1)
+            return seed.view(1, *value.shape)
+        seeds = torch.zeros(count, value.size, dtype=value.dtype, device=value.key.device)
+        if int(positions[-1]) - int(positions[0]) == count - 1 and bool(np.all(np.diff(positions) == 1)):
+            seeds.diagonal(int(positions[0])).fill_(1)  # consecutive positions: no index has to travel to the device
+        else:
+            seeds.scatter_(1, self._index(positions, value)[:, None], 1)
+        return seeds.view(count, *value.shape)
+
+    def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
+        count = weights.shape[0]
+        seeds = torch.zeros(count, value.size, dtype=value.dtype, device=value.key.device)
+        seeds.index_add_(1, self._index(positions, value), weights.to(value.dtype))  # a position may come twice
+        return seeds.view(count, *value.shape)
+
+    def spread_pairs(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
+        count = weights.shape[0]
+        real = value.dtype.to_real()
+        seeds = torch.zeros(count, 2 * value.size, dtype=real, device=value.key.device)
+        seeds.index_add_(1, self._index(positions, value), weights.to(real))
+        return torch.view_as_complex(seeds.view(count, *value.shape, 2))
+
+    @staticmethod
+    def _index(positions: Positions, value: Value) -> Tensor:
+        return torch.from_numpy(np.array(positions)).to(value.key.device)
+
+    def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(device=like.key.device, dtype=like.dtype)
+
+    def native(self, given: Any, like: Value) -> Tensor:
+        made = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+        wider = like.dtype.is_complex or not made.dtype.is_complex
+        return made.to(device=like.key.device, dtype=like.dtype if wider else made.dtype)
+
+    def numpy(self, array: Tensor) -> npt.NDArray[Any]:
+        plain = array.detach().resolve_conj().resolve_neg().cpu()
+        if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
+            plain = plain.float()
+        result: npt.NDArray[Any] = plain.numpy()
+        return result
+
+    def shape(self, array: Tensor) -> Shape:
+        return tuple(array.shape)
+
+    def reshape(self, array: Tensor, shape: Shape) -> Tensor:
+        return array.reshape(shape)
+
+    def transpose(self, array: Tensor) -> Tensor:
+        return array.mT
+
+    def take(self, array: Tensor, positions: Positions, axis: int) -> Tensor:
+        if len(positions) == 1:
+            return array.narrow(axis, int(positions[0]), 1)
+        return array.index_select(axis, torch.from_numpy(np.array(positions)).to(array.device))
+
+    def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
+        return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays), axis)
+
+    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        return a @ b
+
+    def abs(self, array: Tensor) -> Tensor:
+        return array.abs()
+
+    def largest(self, array: Tensor) -> float:
+        return float(array.max()) if array.numel() else 0.0
+
+    def all_finite(self, array: Tensor) -> bool:
+        # one reduction; a finite array whose sum overflows is looked at again, element by element
+        total = array.sum().item()
+        finite = math.isfinite(total) if isinstance(total, (int, float)) else math.isfinite(abs(total))
+        return finite or bool(torch.isfinite(array).all())
+
+    def place(self, target: Tensor, at: tuple[Any, ...], source: Tensor) -> Tensor:
+        index = tuple(torch.from_numpy(np.array(i)).to(target.device) if isinstance(i, np.ndarray) else i for i in at)
+        target[index] = source
+        return target
+
+    def pairs(self, array: Tensor) -> Tensor:
+        return torch.view_as_real(array.resolve_conj())
+
+    def conjugate(self, array: Tensor) -> Tensor:
+        return array.conj().resolve_conj()
+
+    def times_i(self, array: Tensor) -> Tensor:
+        return array * 1j
+
+    def complex(self, real: Tensor, imaginary: Tensor) -> Tensor:
+        return torch.complex(real, imaginary)
+
+    def cast(self, array: Tensor, like: Value) -> Tensor:
+        return array.to(like.dtype)
+
+    def cast_like(self, array: Tensor, like: Tensor) -> Tensor:
+        return array.to(like.dtype)
+
+    def isfinite(self, array: Tensor) -> npt.NDArray[np.bool_]:
+        result: npt.NDArray[np.bool_] = torch.isfinite(array).cpu().numpy()
+        return result
+
+    def finite_only(self, *arrays: Tensor) -> tuple[Tensor, ...] | None:
+        stacked = torch.stack([torch.isfinite(array) for array in arrays]).all(0)
+        if bool(stacked.all()):
+            return arrays
+        return tuple(array[stacked] for array in arrays) if bool(stacked.any()) else None
+
+    def itemsize(self, value: Value) -> int:
+        size: int = value.dtype.itemsize
+        return size
+
+    def precision(self, value: Value) -> float:
+        return float(torch.finfo(value.dtype).eps)
+
+    def is_complex(self, value: Value) -> bool:
+        return bool(value.dtype.is_complex)
+
+    def free_memory(self, value: Value) -> int:
+        if value.key.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(value.key.device)
+            cached = torch.cuda.memory_reserved(value.key.device) - torch.cuda.memory_allocated(value.key.device)
+            return int(free + cached)
+        import psutil
+
+        return int(psutil.virtual_memory().available)

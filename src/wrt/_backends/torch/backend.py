@@ -1,0 +1,64 @@
+"""PyTorch as a backend: what it owns and how its tensors become Values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from wrt._backends.torch import compat
+from wrt._backends.torch.arrays import TorchArrays
+from wrt._backends.torch.live import LiveRecord
+from wrt._core.value import Value
+from wrt.errors import NotDifferentiable, NotRecorded
+
+
+class TorchBackend:
+    name = "torch"
+    arrays = TorchArrays()
+
+    def __init__(self) -> None:
+        self.live = LiveRecord(self)
+        compat.follow_retain_grad()
+
+    def owns(self, obj: Any) -> bool:
+        return isinstance(obj, (torch.Tensor, torch.nn.Module))
+
+    def lift(self, obj: torch.Tensor) -> Value:
+        if not (obj.is_floating_point() or obj.is_complex()):
+            raise NotDifferentiable(
+                f"d() of a tensor of {str(obj.dtype).removeprefix('torch.')}",
+                "whole numbers and booleans have no derivative; the path ends where the value was made so",
+                "ask for the floating-point tensor it was computed from, for example the embedding of token ids",
+            )
+        if obj.is_inference():
+            raise NotRecorded(
+                "d() of an inference tensor",
+                "it was made under torch.inference_mode(), which keeps no history and can never get one",
+                "compute it outside inference_mode, for example under torch.no_grad() removed",
+            )
+        if obj.layout != torch.strided:
+            raise NotDifferentiable(
+                f"d() of a tensor of layout {str(obj.layout).removeprefix('torch.')}",
+                "the elements of a sparse tensor have no fixed positions",
+                "ask for d(tensor.values()), or make it dense with tensor.to_dense()",
+            )
+        return self.live.lift(obj)
+
+    def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
+        """The tensors of a module or a container, and how to put answers in their places."""
+        if isinstance(obj, torch.nn.Module):
+            named = dict(obj.named_parameters())
+            return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
+        leaves, structure = pytree.tree_flatten(obj)
+        if len(leaves) == 1 and leaves[0] is obj:
+            return None
+        return leaves, lambda answers: pytree.tree_unflatten(answers, structure)
+
+    def capabilities(self) -> dict[str, str]:
+        return {}
+
+
+BACKEND = TorchBackend()

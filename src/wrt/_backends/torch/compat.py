@@ -1,0 +1,145 @@
+"""Every use of PyTorch's private or drifting API, and the words its errors use."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
+
+
+def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
+    """Where the gradient of this tensor, as it is now, enters the graph; None if it has no history."""
+    return get_gradient_edge(tensor) if tensor.requires_grad else None
+
+
+def same_edge(a: GradientEdge, b: GradientEdge) -> bool:
+    return a.node is b.node and a.output_nr == b.output_nr
+
+
+def edge_shape(edge: GradientEdge) -> tuple[int, ...]:
+    """The shape of the tensor behind an edge."""
+    return tuple(edge.node._input_metadata[edge.output_nr].shape)
+
+
+def edge_dtype(edge: GradientEdge) -> torch.dtype:
+    dtype: torch.dtype = edge.node._input_metadata[edge.output_nr].dtype
+    return dtype
+
+
+def is_leaf_node(node: Node) -> bool:
+    return bool(node.name() == "torch::autograd::AccumulateGrad")
+
+
+def refuses_double_backward(node: Node) -> bool:
+    """A node that `once_differentiable` leaves behind: double backward would drop its branch."""
+    return bool(node.name() == "torch::autograd::Error")
+
+
+def reachable(start: Node) -> Iterator[Node]:
+    """Every node that a backward from here can visit."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for upstream, _ in node.next_functions:
+            if upstream is not None and upstream not in seen:
+                seen.add(upstream)
+                waiting.append(upstream)
+
+
+class Undisturbed:
+    """Sweep outside the user's modes: no function modes, no autocast, no inference mode; what they set stays set.
+
+    Autograd also writes `.grad` of every tensor the user called `retain_grad()` on, even from `torch.autograd.grad`, and
+    under vmap it writes a batched one. Those are put back.
+    """
+
+    __slots__ = ("_retained", "_stack")
+
+    def __enter__(self) -> None:
+        self._retained = [(tensor, _grad(tensor)) for tensor in retained()] if _RETAINED else []
+        self._stack: ExitStack | None = None
+        if (
+            torch.is_inference_mode_enabled()
+            or torch.is_autocast_enabled("cpu")
+            or torch.is_autocast_enabled("cuda")
+            or torch._C._len_torch_function_stack()
+        ):
+            self._stack = ExitStack()
+            self._stack.enter_context(torch._C.DisableTorchFunction())  # type: ignore[arg-type]
+            self._stack.enter_context(torch.inference_mode(False))
+            self._stack.enter_context(torch.autocast("cpu", enabled=False))
+            if torch.is_autocast_enabled("cuda"):
+                self._stack.enter_context(torch.autocast("cuda", enabled=False))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for tensor, grad in self._retained:
+            tensor.grad = grad
+        if self._stack is not None:
+            self._stack.close()
+
+
+_RETAINED: dict[int, weakref.ref[torch.Tensor]] = {}
+
+
+def retained() -> list[torch.Tensor]:
+    """Tensors of the user that keep their gradient although they are no leaves."""
+    return [tensor for reference in list(_RETAINED.values()) if (tensor := reference()) is not None]
+
+
+def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
+    with warnings.catch_warnings():  # reading .grad of a non-leaf warns where nothing was retained
+        warnings.simplefilter("ignore")
+        return tensor.grad
+
+
+def _remember(tensor: torch.Tensor) -> None:
+    key = id(tensor)
+    _RETAINED[key] = weakref.ref(tensor, lambda _: _RETAINED.pop(key, None))
+
+
+def follow_retain_grad() -> None:
+    """Know every tensor on which `retain_grad()` is called; autograd offers no way to ask for them later."""
+    original = torch.Tensor.retain_grad
+    if getattr(original, "_wrt_follows", False):
+        return
+
+    def retain_grad(self: torch.Tensor) -> None:
+        original(self)
+        if self.requires_grad and not self.is_leaf:
+            _remember(self)
+
+    retain_grad.__doc__ = original.__doc__
+    retain_grad._wrt_follows = True  # type: ignore[attr-defined]
+    torch.Tensor.retain_grad = retain_grad  # type: ignore[method-assign]
+    for candidate in gc.get_objects():  # those from before wrt was first used
+        if issubclass(type(candidate), torch.Tensor) and candidate.retains_grad:
+            _remember(candidate)
+
+
+@contextmanager
+def silent_vmap() -> Iterator[None]:
+    """Without the remarks about slow batching rules; what was slow is in `explain()`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Words:
+    """Parts of PyTorch's error messages, as of 2.11 to 2.13."""
+
+    FREED = "Trying to backward through the graph a second time"
+    FREED_SAVED = "after they have already been freed"
+    INPLACE = "modified by an inplace operation"
+    REENTRANT = "use_reentrant=True"
+    NOT_USED = "appears to not have been used in the graph"

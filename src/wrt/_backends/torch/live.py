@@ -1,0 +1,137 @@
+"""The record that needs no recording: the autograd graph that hangs on every live tensor."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.graph import GradientEdge
+
+from wrt._backends.torch import compat
+from wrt._backends.torch.sweep import TorchLinear
+from wrt._backends.torch.views import base_side
+from wrt._core.graph import Graph
+from wrt._core.index import Elements
+from wrt._core.protocol import Backend
+from wrt._core.value import Part, Side, Value
+from wrt.errors import NoPath, NotRecorded
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A tensor as it was when asked about: the edge is a snapshot, later writes do not move it.
+
+    `view` keeps a view alive: `d(x[0])` is often the only one to hold it, and its base is where the answer may lie.
+    """
+
+    edge: GradientEdge | None
+    device: torch.device
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    view: torch.Tensor | None = None
+
+
+class LiveRecord:
+    """All live graphs of the process; a Value is an edge into one of them."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    @property
+    def graph(self) -> Graph | None:
+        return None
+
+    def lift(self, tensor: torch.Tensor) -> Value:
+        version = -1 if tensor.is_inference() else tensor._version
+        view = tensor if tensor._is_view() else None
+        moment = Moment(compat.edge_of(tensor), tensor.device, weakref.ref(tensor), version, view)
+        return Value(self, moment, tuple(tensor.shape), tensor.dtype)
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        view = value.key.view
+        otherwise = None if view is None else base_side(self.lift, view, elements)
+        return Side(elements.shape, (Part(value, elements),), otherwise)
+
+    def linear(self, y: Value, xs: Sequence[Value]) -> TorchLinear:
+        return TorchLinear(y, xs)
+
+    def same(self, y: Value, x: Value) -> bool:
+        """Whether two Values are one tensor at one moment."""
+        a, b = y.key, x.key
+        if a.edge is not None and b.edge is not None:
+            return compat.same_edge(a.edge, b.edge)
+        return a.tensor() is not None and a.tensor() is b.tensor() and a.version == b.version
+
+    def has_history(self, value: Value) -> bool:
+        return value.key.edge is not None
+
+    def ready(self, y: Value, x: Side) -> None:
+        """Raise where there is no history to differentiate."""
+        if y.key.edge is None:
+            raise NotRecorded(
+                "y does not require grad, so torch kept no history of it",
+                _why_no_history(y.key.tensor()),
+                "x.requires_grad_() before computing y, or run the code inside `with wrt.record():`",
+            )
+        side: Side | None = x
+        while side is not None:
+            if all(map(self.has_history, side.values)):
+                return
+            side = side.otherwise
+        raise NotRecorded(
+            "x does not require grad, so torch kept no path to it",
+            _why_no_history(x.parts[0].value.key.tensor()),
+            "x.requires_grad_() before computing y, or run the code inside `with wrt.record():`",
+        )
+
+    def value(self, value: Value) -> Any:
+        tensor = value.key.tensor()
+        if tensor is None or tensor._version != value.key.version:
+            raise NotRecorded(
+                "the numbers this tensor had are gone",
+                "it was changed in place or deleted since",
+                "run the code with wrt.trace(f, x, values=True)",
+            )
+        return tensor.detach()
+
+    def unreached(self, y: Value, x: Value) -> bool | Exception:
+        if x.key.edge is not None and self._made_from(x, y):
+            return True  # x is computed from y: graphs have no cycles, so y cannot depend on x
+        return NoPath(
+            "no gradient path from x to y",
+            "torch's graph of y does not contain x: a line between them cuts it, or y never used this tensor",
+            "run the code inside `with wrt.record():` and ask wrt.why(y, x) which line; J.connected tells without an error",
+        )
+
+    @staticmethod
+    def _made_from(later: Value, earlier: Value) -> bool:
+        target = earlier.key.edge.node
+        return any(node is target for node in compat.reachable(later.key.edge.node))
+
+    def notes(self, y: Value, x: Side) -> list[str]:
+        noted = list(x.notes)
+        for value in (y, *x.values):
+            tensor = value.key.tensor()
+            if tensor is not None and tensor._backward_hooks:
+                noted.append(f"{len(tensor._backward_hooks)} hook(s) of yours act on {_shape_words(tensor)}: the answer is the gradient you train with")
+        return noted
+
+
+def _shape_words(tensor: torch.Tensor) -> str:
+    return f"the tensor of shape {tuple(tensor.shape)}"
+
+
+def _why_no_history(tensor: torch.Tensor | None) -> str:
+    if tensor is None:
+        return "the tensor is gone"
+    if tensor.is_inference():
+        return "it was made under torch.inference_mode()"
+    if not torch.is_grad_enabled():
+        return "gradients are switched off here: torch.no_grad() or set_grad_enabled(False) is active"
+    if np.prod(tensor.shape) and tensor.is_leaf:
+        return "it is a leaf with requires_grad=False: nothing before it, or everything before it, was cut off"
+    return "requires_grad is False"

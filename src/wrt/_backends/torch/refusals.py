@@ -1,0 +1,46 @@
+"""PyTorch's errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wrt._backends.torch.compat import Words
+from wrt.errors import EngineRefused, GraphFreed
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Around a plain pass of autograd."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise in_our_words(error) from error
+
+
+def in_our_words(error: RuntimeError) -> RuntimeError:
+    """The three-line error for what autograd said."""
+    said = str(error)
+    if Words.FREED in said or Words.FREED_SAVED in said:
+        return GraphFreed(
+            "the graph of y was freed by an earlier backward",
+            "torch drops what backward needs after y.backward() or autograd.grad(y, ...) without retain_graph=True",
+            "ask before that call, pass retain_graph=True to it, or compute y again",
+        )
+    if Words.INPLACE in said:
+        return EngineRefused(
+            "a tensor that backward needs was changed in place",
+            said.split(". ")[0].split(": ", 1)[-1][:160],
+            "run the code inside `with wrt.record() as t:`, which keeps what backward needs",
+        )
+    if Words.REENTRANT in said:
+        return EngineRefused(
+            "a reentrant checkpoint lies on the path",
+            "torch.utils.checkpoint with use_reentrant=True hides its graph from everything but .backward()",
+            "write checkpoint(..., use_reentrant=False)",
+        )
+    return EngineRefused(
+        "torch's autograd could not run this pass",
+        said.strip().splitlines()[0][:200] if said.strip() else type(error).__name__,
+        "the original error is chained below; wrt.why(error) looks for its cause",
+    )

@@ -1,0 +1,156 @@
+"""Pull and push on an existing autograd graph: the only place where wrt calls autograd.
+
+Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with checkpoints
+and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward: differentiate the pull
+with respect to its own seed. It needs no second forward run, but it silently drops a branch whose backward cannot be
+differentiated, so every push is certified by the layers above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from wrt._backends.torch import compat
+from wrt._backends.torch.refusals import translated
+from wrt._core.protocol import CannotBatch
+from wrt._core.value import Value
+
+Tensor = torch.Tensor
+
+VMAP = "vmap"
+BATCHED = "is_grads_batched"
+ONE_BY_ONE = "one by one"
+DOUBLE_BACKWARD = "double backward"
+
+
+class TorchLinear:
+    """The derivative of one edge with respect to others; double backward is set up once, at the first push."""
+
+    pull_rungs = (VMAP, BATCHED, ONE_BY_ONE)
+    push_rungs = (DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
+
+    def __init__(self, y: Value, xs: Sequence[Value]) -> None:
+        self.y = y
+        self.out: GradientEdge = y.key.edge
+        self.ins: list[GradientEdge] = [x.key.edge for x in xs]
+        self.xs = xs
+        self._seed: Tensor | None = None
+        self._pulled: list[Tensor | None] = []
+
+    def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
+        with compat.Undisturbed():
+            if seeds.shape[0] == 1:
+                return [None if g is None else g.unsqueeze(0) for g in self._pull_one(seeds[0])]
+            if rung == VMAP:
+                return self._pull_vmap(seeds)
+            if rung == BATCHED:
+                return self._pull_batched(seeds)
+            rows = [self._pull_one(seed) for seed in seeds]
+            return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
+        with translated():
+            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+        return [_dense(g) for g in pulled]
+
+    def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
+        reached: list[int] = []
+
+        def one(seed: Tensor) -> tuple[Tensor, ...]:
+            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+            reached[:] = [k for k, g in enumerate(pulled) if g is not None]
+            return tuple(pulled[k] for k in reached)
+
+        try:
+            with compat.silent_vmap():
+                batches = torch.func.vmap(one)(seeds)
+        except Exception as error:
+            raise CannotBatch(_first_line(error)) from error
+        result: list[Tensor | None] = [None] * len(self.ins)
+        for k, batch in zip(reached, batches, strict=True):
+            result[k] = batch
+        return result
+
+    def _pull_batched(self, seeds: Tensor) -> list[Tensor | None]:
+        try:
+            with compat.silent_vmap():
+                pulled = torch.autograd.grad(
+                    [self.out],  # type: ignore[arg-type]
+                    self.ins,  # type: ignore[arg-type]
+                    [seeds],
+                    retain_graph=True,
+                    allow_unused=True,
+                    is_grads_batched=True,
+                )
+        except Exception as error:
+            raise CannotBatch(_first_line(error)) from error
+        return list(pulled)
+
+    def push(self, tangents: Sequence[Tensor | None], rung: str) -> Tensor | None:
+        with compat.Undisturbed(), torch.enable_grad():
+            seed, pulled = self._set_up_push()
+            live = [
+                (g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and t is not None
+            ]
+            if not live:
+                return None
+            outputs = [g for g, _ in live]
+
+            def one(*columns: Tensor) -> Tensor:
+                (pushed,) = torch.autograd.grad(outputs, [seed], list(columns), retain_graph=True, allow_unused=True)
+                return torch.zeros_like(seed) if pushed is None else pushed
+
+            columns = [t for _, t in live]
+            try:
+                if columns[0].shape[0] == 1:
+                    return one(*(t[0] for t in columns)).unsqueeze(0).detach()
+                if rung == DOUBLE_BACKWARD:
+                    with compat.silent_vmap():
+                        return torch.func.vmap(one)(*columns).detach()
+                return torch.stack([one(*each) for each in zip(*columns, strict=True)]).detach()
+            except CannotBatch:
+                raise
+            except Exception as error:
+                raise CannotBatch(_first_line(error)) from error
+
+    def _set_up_push(self) -> tuple[Tensor, list[Tensor | None]]:
+        if self._seed is None:
+            seed = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device, requires_grad=True)
+            try:
+                pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+            except Exception as error:
+                raise CannotBatch(_first_line(error)) from error
+            for g in pulled:
+                if g is None:
+                    continue
+                if not g.requires_grad:
+                    raise CannotBatch("a backward on the path cannot be differentiated again")
+                if g.grad_fn is not None and any(map(compat.refuses_double_backward, compat.reachable(g.grad_fn))):
+                    raise CannotBatch("a backward on the path is marked once_differentiable")
+            self._seed, self._pulled = seed, list(pulled)
+        return self._seed, self._pulled
+
+    def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
+        with compat.Undisturbed(), torch.enable_grad(), translated():
+            rows = [
+                torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+                for seed in seeds
+            ]
+            lifted: list[Value | None] = []
+            for column in zip(*rows, strict=True):
+                lifted.append(None if column[0] is None else self.y.record.backend.lift(torch.stack(column)))
+            return lifted
+
+
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    """Sparse embedding gradients as ordinary tensors."""
+    return gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
+
+
+def _first_line(error: Exception) -> str:
+    words = str(error).strip().splitlines()
+    return words[0][:160] if words else type(error).__name__
+

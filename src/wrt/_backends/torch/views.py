@@ -1,0 +1,53 @@
+"""A view taken after y was computed means the elements of its base: `d(y) / d(x[0])`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from wrt._core.index import Elements, Positions
+from wrt._core.value import Part, Side, Value
+
+
+def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, elements: Elements) -> Side | None:
+    """These elements of a view as elements of its base; None where they are not elements of it one by one."""
+    base = view._base
+    if base is None or not base.requires_grad:
+        return None
+    real_of_complex = base.is_complex() and view.dtype == base.real.dtype
+    if view.dtype != base.dtype and not real_of_complex:
+        return None
+    if view.is_conj() or view.is_neg():
+        return None
+    like = torch.view_as_real(base) if real_of_complex else base
+    positions = positions_in(like, view, elements)
+    if positions is None:
+        return None
+    picked = Elements.at(tuple(like.shape), positions.reshape(elements.shape))
+    part = Part(lift(base), picked, component="pairs" if real_of_complex else "")
+    return Side(elements.shape, (part,), notes=("a view taken afterwards: asked of the elements of its base",))
+
+
+def positions_in(base: torch.Tensor, view: torch.Tensor, elements: Elements) -> Positions | None:
+    """Flat positions in the base of elements of a view, by where both lie in memory."""
+    wanted = _offsets(view, elements.positions)
+    if base.is_contiguous():
+        return wanted - base.storage_offset()
+    offered = _offsets(base, np.arange(base.numel(), dtype=np.int64))
+    order = np.argsort(offered, kind="stable")
+    found = np.searchsorted(offered[order], wanted)
+    if np.any(found == len(order)) or np.any(offered[order][np.minimum(found, len(order) - 1)] != wanted):
+        return None
+    result: Positions = order[found]
+    return result
+
+
+def _offsets(tensor: torch.Tensor, positions: Positions) -> Positions:
+    offsets = np.full(positions.shape, tensor.storage_offset(), dtype=np.int64)
+    if tensor.dim():
+        coordinates = np.unravel_index(positions, tuple(tensor.shape))
+        for coordinate, stride in zip(coordinates, tensor.stride(), strict=True):
+            offsets += coordinate * stride
+    return offsets

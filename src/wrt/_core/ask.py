@@ -1,0 +1,29 @@
+"""A question: which elements of which Value, with respect to which elements of which Value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wrt._core.index import Elements, Shape
+from wrt._core.value import Side, Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ask:
+    """`d(y)[rows] / d(x)[columns]`: the block of the Jacobian between `rows` of y and the elements of `x`."""
+
+    y: Value
+    rows: Elements
+    x: Side
+
+    @property
+    def m(self) -> int:
+        return self.rows.size
+
+    @property
+    def n(self) -> int:
+        return self.x.size
+
+    @property
+    def shape(self) -> Shape:
+        return self.rows.shape + self.x.shape

@@ -1,0 +1,70 @@
+"""One tensor at one moment, and the elements of it that a question is about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wrt._core.index import Elements, Positions, Shape
+
+if TYPE_CHECKING:
+    from wrt._core.protocol import Record
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """One tensor at one moment of one run; an in-place write makes another Value of the same buffer.
+
+    `key` belongs to the backend that made it: a GradientEdge, a jaxpr variable, a watched tensor.
+    """
+
+    record: Record
+    key: Any
+    shape: Shape
+    dtype: Any
+    name: str = ""
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Elements of one Value, and where they stand in the flattened selection (`into` None: all of it, in order).
+
+    `component` tells which real numbers of a complex Value are meant: "" the value itself, "pairs" its real and imaginary
+    parts as a trailing axis of two, to which `elements` then refers.
+    """
+
+    value: Value
+    elements: Elements
+    into: Positions | None = None
+    component: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """What the question is about on one side: a shape, and the parts that fill it.
+
+    Usually one part. A buffer filled in place has one part for each write that still owns elements. `otherwise` is asked
+    when no gradient path leads to the parts: a view taken afterwards means the elements of its base.
+    """
+
+    shape: Shape
+    parts: tuple[Part, ...]
+    otherwise: Side | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return tuple(part.value for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        return self.parts[0].value.name if self.parts else ""

@@ -1,0 +1,1 @@
+"""What the user writes: `d(y)[i] / d(x)[j]`. The only place where the parts below meet."""

@@ -1,0 +1,106 @@
+"""`d(something)`: one side of a derivative, before it meets the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wrt import _backends
+from wrt._core.index import Elements, Shape
+from wrt._core.value import Value
+from wrt._notation.derivative import Derivative
+from wrt._notation.tree import Tree, tree_of
+from wrt.errors import DifferentRuns, NotATensor
+
+
+class Differential:
+    """Elements of one tensor, as it is now; dividing two of them gives a lazy `Derivative`."""
+
+    __slots__ = ("elements", "value")
+    __array_ufunc__ = None  # NumPy leaves `array / d(x)` to us, where it is refused in words
+
+    def __init__(self, value: Value, elements: Elements) -> None:
+        self.value = value
+        self.elements = elements
+
+    @property
+    def shape(self) -> Shape:
+        return self.elements.shape
+
+    def __getitem__(self, index: Any) -> Differential:
+        return Differential(self.value, self.elements.pick(index))
+
+    def __truediv__(self, x: Any) -> Any:
+        if isinstance(x, Differential):
+            return derivative(self, x)
+        if isinstance(x, Tree):
+            return x.map_under(self)
+        raise NotATensor(
+            f"d(y) / {type(x).__name__}", "a derivative is taken with respect to d(x), not to x", "write d(y) / d(x)"
+        )
+
+    def __rtruediv__(self, y: Any) -> Any:
+        raise NotATensor(
+            f"{type(y).__name__} / d(x)", "only d(y) can be divided by d(x)", "write d(y) / d(x)"
+        )
+
+    def __repr__(self) -> str:
+        return f"d({self.value.name or 'tensor'})  shape {self.shape}"
+
+
+def d(obj: Any) -> Any:
+    """One side of a derivative: a tensor, a model, or a dict, list or tuple of them.
+
+    >>> import torch
+    >>> x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = x**2
+    >>> float(d(y)[2] / d(x)[2])
+    6.0
+    """
+    if isinstance(obj, (Differential, Tree)):
+        return obj
+    asked = getattr(obj, "__wrt_differential__", None)  # handles of a recording
+    if asked is not None:
+        return Differential(*asked())
+    for backend in _backends.loaded():
+        if backend.owns(obj):
+            tree = backend.tree(obj)
+            if tree is None:
+                value = backend.lift(obj)
+                return Differential(value, Elements.all(value.shape))
+            return tree_of(tree, d)
+    for backend in _backends.loaded():
+        tree = backend.tree(obj)
+        if tree is not None and tree[0] and all(backend.owns(leaf) or _is_side(leaf) for leaf in tree[0]):
+            return tree_of(tree, d)
+    _backends.owner(obj)
+    raise AssertionError("owner() raises for what nobody owns")
+
+
+def _is_side(leaf: Any) -> bool:
+    return isinstance(leaf, Differential) or hasattr(leaf, "__wrt_differential__")
+
+
+def derivative(y: Differential, x: Differential, *, check: bool = True) -> Derivative:
+    """`y / x` as a lazy Derivative; `check` raises at once where there is no history at all."""
+    record = _common_record(y.value, x.value)
+    side = record.side(x.value, x.elements)
+    result = Derivative(y.value, y.elements, (side,))
+    if check and not record.same(y.value, x.value):
+        record.ready(y.value, side)
+    return result
+
+
+def _common_record(y: Value, x: Value) -> Any:
+    if y.record is x.record:
+        return y.record
+    if y.record.backend is not x.record.backend:
+        raise DifferentRuns(
+            f"y is of {y.record.backend.name} and x of {x.record.backend.name}",
+            "no framework follows a value into another one",
+            "ask within one framework, and multiply the two Jacobians yourself where they meet",
+        )
+    raise DifferentRuns(
+        "y and x come from two different recordings",
+        "each recording knows its own run only",
+        "compute both inside one `with wrt.record():`, or in one wrt.trace(f, x)",
+    )

@@ -1,0 +1,286 @@
+"""A derivative is a lazy linear map: it knows its shape, costs nothing until asked, and pays only for what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.ask import Ask
+from wrt._core.index import Elements, Shape, split
+from wrt._core.report import Certificate
+from wrt._core.value import Part, Side, Value
+from wrt._notation.explain import Explanation
+from wrt._run import execute, further, products
+from wrt.errors import NotATensor, WrongShape
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from wrt._notation.shared import SharedPass
+
+
+class Derivative:
+    """`d(y)[i] / d(x)[j]`: lazy, exact, indexable, a linear operator.
+
+    The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` and `u @ J`, or take `J.value`.
+    """
+
+    __slots__ = ("__weakref__", "_answer", "_entries", "_shared", "_sides", "_transposed", "_y", "rows")
+    __array_ufunc__ = None  # NumPy leaves `u @ J` to us
+
+    def __init__(
+        self,
+        y: Value,
+        rows: Elements,
+        sides: tuple[Side, ...],
+        *,
+        entries: Elements | None = None,
+        transposed: bool = False,
+    ) -> None:
+        self._y = y
+        self.rows = rows
+        self._sides = sides
+        self._entries = entries
+        self._transposed = transposed
+        self._answer: execute.Answer | None = None
+        self._shared: SharedPass | None = None
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def ask(self) -> Ask:
+        """The question, up to its first denominator."""
+        return Ask(self._y, self.rows, self._sides[0])
+
+    @property
+    def order(self) -> int:
+        return len(self._sides)
+
+    @property
+    def _columns(self) -> Shape:
+        return sum((side.shape for side in self._sides), ())
+
+    @property
+    def shape(self) -> Shape:
+        """y's shape, then x's; nothing is computed."""
+        if self._entries is not None:
+            return self._entries.shape
+        if self._transposed:
+            return self._columns + self.rows.shape
+        return self.rows.shape + self._columns
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=object)) if self.shape else 1
+
+    @property
+    def dtype(self) -> Any:
+        return self._sides[-1].values[0].dtype
+
+    @property
+    def connected(self) -> bool:
+        """Whether a gradient path leads from x to y; False where the answer is exact zeros or an error."""
+        if self._answer is not None:
+            return self._answer.connected
+        return execute.connected(self.ask)
+
+    @property
+    def T(self) -> Derivative:
+        """The transposed map: x's axes first."""
+        return Derivative(self._y, self.rows, self._sides, entries=self._entries, transposed=not self._transposed)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a single derivative")
+        return self.shape[0]
+
+    # ---------------------------------------------------------------- narrowing
+
+    def __getitem__(self, index: Any) -> Derivative:
+        if self._entries is not None:
+            return self._with_entries(self._entries.pick(index))
+        left = self._columns if self._transposed else self.rows.shape
+        right = self.rows.shape if self._transposed else self._columns
+        halves = split(index, left, right)
+        if halves is None or (self.order > 1 and halves[1 - self._transposed] != ()):
+            return self._with_entries(Elements.all(self.shape).pick(index))
+        of_y, of_x = (halves[1], halves[0]) if self._transposed else halves
+        rows = self.rows.pick(of_y) if of_y else self.rows
+        sides = (narrowed(self._sides[0], of_x),) if of_x and self.order == 1 else self._sides
+        return Derivative(self._y, rows, sides, transposed=self._transposed)
+
+    def _with_entries(self, entries: Elements) -> Derivative:
+        return Derivative(self._y, self.rows, self._sides, entries=entries, transposed=self._transposed)
+
+    def __truediv__(self, z: Any) -> Derivative:
+        """Differentiate once more: `d(y) / d(x) / d(z)`."""
+        from wrt._notation.d import Differential
+
+        if not isinstance(z, Differential):
+            raise NotATensor(
+                f"d(y) / d(x) / {type(z).__name__}", "higher derivatives go on with d(...)", "write d(y) / d(x) / d(z)"
+            )
+        if self._transposed or self._entries is not None:
+            raise WrongShape(
+                "a transposed or scattered derivative cannot be differentiated again",
+                f"its shape is {self.shape}",
+                "differentiate first, then index or transpose: (d(y) / d(x) / d(z))[...]",
+            )
+        side = self._y.record.side(z.value, z.elements)
+        return Derivative(self._y, self.rows, (*self._sides, side))
+
+    # ---------------------------------------------------------------- values
+
+    def share(self, shared: SharedPass) -> None:
+        """Answer together with the other leaves of a tree."""
+        self._shared = shared
+
+    def _answered(self) -> execute.Answer:
+        if self._answer is None:
+            if self.order > 1:
+                self._answer = further.answer(self._y, self.rows, self._sides)
+            elif self._entries is not None:
+                self._answer = self._entries_answer()
+            else:
+                shared = self._shared.take(self) if self._shared is not None else None
+                self._answer = shared or execute.answer(self.ask)
+        return self._answer
+
+    def _entries_answer(self) -> execute.Answer:
+        """Only the rows and columns that the scattered entries touch."""
+        assert self._entries is not None
+        flat = self._entries.positions
+        m, n = self.rows.size, self._sides[0].size
+        rows, columns = (flat % m, flat // m) if self._transposed else (flat // n, flat % n)
+        used_rows, at_row = np.unique(rows, return_inverse=True)
+        used_columns, at_column = np.unique(columns, return_inverse=True)
+        some = Elements.at(self._y.shape, self.rows.positions[used_rows])
+        block = execute.answer(Ask(self._y, some, _columns_of(self._sides[0], used_columns)))
+        arrays = self._y.record.backend.arrays
+        spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
+        block.array = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
+        return block
+
+    @property
+    def value(self) -> Any:
+        """The answer as a tensor of the framework, on x's device and in its dtype."""
+        found = self._answered().array
+        arrays = self._y.record.backend.arrays
+        if self._entries is not None:
+            if self.order > 1:
+                found = arrays.take(arrays.reshape(self._whole(found), (-1,)), self._entries.positions, 0)
+            return arrays.reshape(found, self.shape)
+        return arrays.reshape(self._whole(found), self.shape)
+
+    def _whole(self, found: Any) -> Any:
+        return self._y.record.backend.arrays.transpose(found) if self._transposed else found
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The answer as a NumPy array."""
+        return self._y.record.backend.arrays.numpy(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def item(self) -> float | complex:
+        """The one number, if it is one."""
+        if self.size != 1:
+            raise WrongShape(
+                f"a derivative of shape {self.shape} is not one number",
+                f"it has {self.size} entries",
+                "index it down to one, for example J[0, 0], or take J.value",
+            )
+        number: float | complex = self.numpy().reshape(-1)[0].item()
+        return number
+
+    def __float__(self) -> float:
+        return float(self.item())  # type: ignore[arg-type]
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    # ---------------------------------------------------------------- a linear operator
+
+    def __matmul__(self, v: Any) -> Any:
+        """`J @ v`: one push. v has x's shape (or x's shape and one more axis); the result has y's."""
+        return products.left(self._operator(), v) if self._transposed else products.right(self._operator(), v)
+
+    def __rmatmul__(self, u: Any) -> Any:
+        """`u @ J`: one pull. u has y's shape (or one more axis in front); the result has x's."""
+        return products.right(self._operator(), u) if self._transposed else products.left(self._operator(), u)
+
+    def _operator(self) -> Ask:
+        if self.order > 1 or self._entries is not None:
+            raise WrongShape(
+                "only a first derivative is a linear map",
+                f"this one has shape {self.shape}",
+                "take .value and contract it yourself",
+            )
+        return self.ask
+
+    def diagonal(self) -> Any:
+        """dy_i/dx_i for every i, in y's shape; the rest of the Jacobian is never stored."""
+        return products.diagonal(self._operator())
+
+    def sparse(self) -> csr_array:
+        """The Jacobian as a scipy sparse matrix: rows are the flattened y, columns the flattened x."""
+        matrix = products.sparse(self._operator())
+        return matrix.T.tocsr() if self._transposed else matrix
+
+    # ---------------------------------------------------------------- what it costs, what it rests on
+
+    def explain(self) -> Explanation:
+        """The plan before it runs, what ran once it has."""
+        report = self._answer.report if self._answer is not None else None
+        return Explanation.of(self.ask, self.shape, self.order, report)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The evidence for the answer; None until it is computed."""
+        return self._answer.report.certificate if self._answer is not None else None
+
+    def __repr__(self) -> str:
+        from wrt._notation.text import one_line
+
+        return one_line(self)
+
+
+def narrowed(side: Side, index: Any) -> Side:
+    """A side with an index applied to its own shape."""
+    picked = Elements.all(side.shape).pick(index)
+    return replace(_columns_of(side, picked.positions), shape=picked.shape) if _scattered(side) else _simple(side, index)
+
+
+def _scattered(side: Side) -> bool:
+    return len(side.parts) != 1 or side.parts[0].into is not None
+
+
+def _simple(side: Side, index: Any) -> Side:
+    part = side.parts[0]
+    elements = part.elements.pick(index)
+    otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
+    return Side(elements.shape, (replace(part, elements=elements),), otherwise, side.notes)
+
+
+def _columns_of(side: Side, columns: npt.NDArray[np.int64]) -> Side:
+    """Some columns of a side, by their place in its flattened shape."""
+    otherwise = None if side.otherwise is None else _columns_of(side.otherwise, columns)
+    parts = []
+    for part in side.parts:
+        into = np.arange(side.size) if part.into is None else part.into
+        place = {int(c): k for k, c in enumerate(into)}
+        kept = [(k, place[int(c)]) for k, c in enumerate(columns) if int(c) in place]
+        if kept:
+            here = np.array([k for k, _ in kept], dtype=np.int64)
+            there = part.elements.positions[np.array([p for _, p in kept], dtype=np.int64)]
+            parts.append(Part(part.value, Elements.at(part.elements.of, there), here, part.component))
+    if len(parts) == 1 and len(side.parts) == 1:
+        parts = [replace(parts[0], into=None)]
+    return Side((len(columns),), tuple(parts) or side.parts[:1], otherwise, side.notes)

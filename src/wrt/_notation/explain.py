@@ -1,0 +1,88 @@
+"""`J.explain()`: the plan before it runs, what ran once it has. Text for people, a dict for programs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from wrt._core.ask import Ask
+from wrt._core.index import Shape
+from wrt._core.report import Report, Step
+from wrt._planner.choose import choose
+from wrt._run.memory import words
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is asked, how it will be (or was) answered, and what the answer rests on."""
+
+    question: str
+    shape: Shape
+    bytes: int
+    strategy: str
+    because: str
+    passes: int
+    ran: bool
+    steps: tuple[Step, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    certificate: str = ""
+    report: Report | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, ask: Ask, shape: Shape, order: int, report: Report | None) -> Explanation:
+        question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{order}th order, {math.prod(shape)} entries"
+        size = math.prod(shape) * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+        if report is None:
+            plan = choose(ask)
+            return cls(question, shape, size, f"{plan.strategy}, {plan.way}", plan.because, plan.passes, False)
+        return cls(
+            question,
+            shape,
+            size,
+            report.strategy,
+            report.because,
+            report.passes,
+            True,
+            tuple(report.steps),
+            tuple(report.fallbacks),
+            tuple(report.notes),
+            str(report.certificate) if report.certificate else "",
+            report,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        told = {
+            "question": self.question,
+            "shape": list(self.shape),
+            "bytes": self.bytes,
+            "strategy": self.strategy,
+            "because": self.because,
+            "passes": self.passes,
+            "ran": self.ran,
+        }
+        return told | ({} if self.report is None else self.report.to_dict())
+
+    def __str__(self) -> str:
+        lines = [
+            f"question     {self.question}, shape {self.shape}, {words(self.bytes)}",
+            f"strategy     {self.strategy}, because {self.because}",
+        ]
+        if not self.ran:
+            lines.append(f"passes       {self.passes} expected; not computed yet")
+            return "\n".join(lines)
+        lines.append(f"passes       {self.passes}")
+        lines += [f"  {step.what}: {step.passes} by {step.way}, {_batched(step)}" for step in self.steps]
+        lines += [f"fell back    {words}" for words in self.fallbacks]
+        lines += [f"note         {words}" for words in self.notes]
+        lines.append(f"certificate  {self.certificate}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _batched(step: Step) -> str:
+    calls = "1 call" if step.calls == 1 else f"{step.calls} calls"
+    return f"{step.rung}, {calls}" if step.rung else calls

@@ -1,0 +1,1 @@
+"""One strategy, one file: what it would cost, and because of what."""

@@ -1,0 +1,22 @@
+"""Sweep along the shorter side of the Jacobian."""
+
+from __future__ import annotations
+
+from wrt._core.plan import Direct
+
+
+def direct(rows: int, columns: int, *, can_push: bool = True) -> Direct:
+    """Rows by pull, or columns by push where there are clearly fewer of them.
+
+    >>> direct(1, 1000)
+    Direct(way='pull', passes=1, because='1 row asked for, 1000 columns', strategy='direct')
+    """
+    asked = f"{_count(rows, 'row')} asked for, {_count(columns, 'column')}"
+    # a push starts with a pull of its own and ends with one for the certificate
+    if rows <= columns + 2 or not can_push:
+        return Direct("pull", rows, asked)
+    return Direct("push", columns, asked)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,58 @@
+"""Proof by a random probe (Freivalds): the same combination of rows, once from the answer and once from the engine.
+
+The engine's pass is a plain, unbatched pull, so a wrong batching rule, a dropped branch or a misplaced entry shows. It
+proves agreement with the engine's own backward; finite differences are another question.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wrt._core.ask import Ask
+from wrt._core.protocol import Array, Linear, random_signs
+from wrt._core.report import Certificate, Report, Step
+from wrt._run.columns import pull_columns
+
+SEED = 20_011
+
+
+def certify(ask: Ask, linear: Linear, answer: Array, report: Report) -> Certificate:
+    """Compare a random combination of the answer's rows with one plain pull."""
+    arrays = ask.y.record.backend.arrays
+    weights = random_signs(1, ask.m, SEED)
+    probe = arrays.from_numpy(weights, ask.y)  # (1, m)
+    seed = arrays.spread(ask.y, ask.rows.positions, probe)
+    expected = pull_columns(ask, linear, seed, linear.pull_rungs[-1])  # (1, n)
+    report.steps.append(Step("certificate", "pull", linear.pull_rungs[-1], passes_per_row(ask), passes_per_row(ask)))
+    return compare(ask, probe, answer, expected)
+
+
+def passes_per_row(ask: Ask) -> int:
+    """A complex y over real x takes two real passes a row."""
+    arrays = ask.y.record.backend.arrays
+    two = arrays.is_complex(ask.y) and not (arrays.is_complex(ask.x.values[0]) and not ask.x.parts[0].component)
+    return 2 if two else 1
+
+
+def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Certificate:
+    """The largest difference, relative to the size of what was summed."""
+    arrays = ask.y.record.backend.arrays
+    probe = arrays.cast_like(probe, answer)
+    if expected is None:
+        expected = arrays.matmul(probe, answer) * 0
+    got = arrays.matmul(probe, answer)  # (1, n) = (1, m) @ (m, n)
+    size = arrays.matmul(arrays.abs(probe), arrays.abs(answer))
+    comparable = arrays.finite_only(got, expected, size)
+    if comparable is None:
+        return Certificate("probe", 0.0, math.inf, "no finite entry to compare")
+    got, expected, size = comparable
+    scale = max(arrays.largest(size), arrays.largest(arrays.abs(expected)))
+    if scale == 0.0:
+        return Certificate("probe", 0.0, tolerance(ask))
+    return Certificate("probe", arrays.largest(arrays.abs(got - expected)) / scale, tolerance(ask))
+
+
+def tolerance(ask: Ask) -> float:
+    """Roundoff that m summed rows and a deep pass may leave; far below one wrong entry in double precision."""
+    epsilon = max(ask.y.record.backend.arrays.precision(v) for v in (ask.y, *ask.x.values))
+    return min(0.3, epsilon * 2**10 * max(4.0, math.sqrt(ask.m)))

@@ -1,0 +1,91 @@
+"""Higher derivatives: the gradient is pulled so that it can be differentiated again, and asked about like any Value."""
+
+from __future__ import annotations
+
+from wrt._core.ask import Ask
+from wrt._core.index import Elements
+from wrt._core.protocol import Array
+from wrt._core.report import Report, Step
+from wrt._core.value import Side, Value
+from wrt._run import execute
+
+
+def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
+    """d(y)[rows] / d(x) / d(z) ...: (m, n1 * n2 * ...)."""
+    if len(sides) == 1:
+        return execute.answer(Ask(y, rows, sides[0]))
+    first, rest = sides[0], sides[1:]
+    ask = Ask(y, rows, first)
+    arrays = y.record.backend.arrays
+    columns = 1
+    for side in rest:
+        columns *= side.size
+    if ask.m == 0 or ask.n == 0 or columns == 0:
+        return execute.nothing(arrays.zeros((ask.m, ask.n * columns), first.values[0]), "the question is empty")
+    if execute.is_identity(ask):
+        return execute.nothing(arrays.zeros((ask.m, ask.n * columns), first.values[0]), "the identity is constant")
+    y.record.ready(y, first)
+    gradients, used, step = _gradients(ask)
+    if gradients is None:
+        execute.raise_unless_independent(ask)
+        zeros = arrays.zeros((ask.m, ask.n * columns), first.values[0])
+        return execute.nothing(zeros, "y does not depend on x: exact zeros")
+    return _differentiate(ask, used, gradients, rest, columns, step)
+
+
+def _gradients(ask: Ask) -> tuple[list[Value | None] | None, Side, Step]:
+    """The rows of the first derivative as Values that can be differentiated again."""
+    record = ask.y.record
+    seeds = record.backend.arrays.one_hot(ask.y, ask.rows.positions)
+    step = Step("first derivative, kept differentiable", "pull", "one by one", ask.m, ask.m)
+    for side in execute.meanings(ask.x):
+        if all(map(record.has_history, side.values)):
+            pulled = record.linear(ask.y, side.values).pull_traceable(seeds)
+            if any(g is not None for g in pulled):
+                return pulled, side, step
+    return None, ask.x, step
+
+
+def _differentiate(
+    ask: Ask, used: Side, gradients: list[Value | None], rest: tuple[Side, ...], columns: int, step: Step
+) -> execute.Answer:
+    arrays = ask.y.record.backend.arrays
+    whole = arrays.zeros((ask.m, ask.n, columns), rest[-1].values[0])
+    report = Report("direct", "the gradient is differentiated again", steps=[step])
+    for part, gradient in zip(used.parts, gradients, strict=True):
+        if gradient is None or not gradient.record.has_history(gradient):
+            continue  # linear in x: nothing left to differentiate
+        block = _of_part(ask.m, part.elements, gradient, rest, report)
+        if block is not None:
+            into = slice(None) if part.into is None else part.into
+            whole = arrays.place(whole, (slice(None), into), arrays.reshape(block, (ask.m, part.elements.size, columns)))
+    return execute.Answer(arrays.reshape(whole, (ask.m, ask.n * columns)), True, report)
+
+
+def _of_part(m: int, elements: Elements, gradient: Value, rest: tuple[Side, ...], report: Report) -> Array | None:
+    """The next derivative of one part of the first one."""
+    rows = Elements.all(gradient.shape).pick((slice(None),))  # (m, *x.shape)
+    flat = Elements.at(gradient.shape, rows.positions.reshape(m, -1)[:, elements.positions])
+    inner = answer_or_zeros(gradient, flat, rest)
+    if inner is None:
+        return None
+    report.steps.extend(inner.report.steps)
+    report.fallbacks.extend(inner.report.fallbacks)
+    report.notes.extend(note for note in inner.report.notes if note not in report.notes)
+    report.certificate = inner.report.certificate
+    return inner.array
+
+
+def answer_or_zeros(gradient: Value, rows: Elements, rest: tuple[Side, ...]) -> execute.Answer | None:
+    """The derivative of a gradient; None where it does not depend on the next x (a second derivative that is zero)."""
+    record = gradient.record
+    reached = [
+        side
+        for side in execute.meanings(rest[0])
+        if all(map(record.has_history, side.values)) and execute.connected(Ask(gradient, rows, side))
+    ]
+    if not reached:
+        if not any(all(map(record.has_history, side.values)) for side in execute.meanings(rest[0])):
+            record.ready(gradient, rest[0])
+        return None
+    return answer(gradient, rows, (reached[0], *rest[1:]))

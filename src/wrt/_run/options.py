@@ -1,0 +1,39 @@
+"""Settings of the current context: `with wrt.options(certify=False): ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free)."""
+
+    certify: bool = True
+    memory: int | None = None
+
+
+_CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=Options())
+
+
+def current() -> Options:
+    return _CURRENT.get()
+
+
+@contextmanager
+def options(**changes: Any) -> Iterator[Options]:
+    """Change settings inside a block.
+
+    >>> with options(certify=False) as chosen:
+    ...     chosen.certify
+    False
+    """
+    token = _CURRENT.set(replace(_CURRENT.get(), **changes))
+    try:
+        yield _CURRENT.get()
+    finally:
+        _CURRENT.reset(token)

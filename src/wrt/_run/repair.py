@@ -1,0 +1,70 @@
+"""Entries that are not finite are asked for again, alone.
+
+A sweep multiplies zeros of its seed with whatever slope it meets, and 0 x inf is NaN: reverse mode says that
+sqrt(x)[1] has the slope NaN in x[0] = 0, on which it does not depend at all. Swept the other way, the same entry never
+meets the infinity. An entry is replaced only by a finite one; what is NaN both ways stays NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wrt._core.ask import Ask
+from wrt._core.plan import Way
+from wrt._core.protocol import Array, CannotBatch, Linear
+from wrt._core.report import Report, Step
+from wrt._run.columns import pull_columns, tangents
+
+MOST = 256  # rows or columns recomputed; a network that is NaN everywhere stays so
+
+
+def non_finite(ask: Ask, linear: Linear, array: Array, way: Way, report: Report) -> Array:
+    """The answer with its non-finite entries swept the other way."""
+    arrays = ask.y.record.backend.arrays
+    if (way == "pull" and ask.y.size == 1) or (way == "push" and ask.n == 1 == ask.x.values[0].size):
+        return array  # a seed without zeros: what is not finite is the engine's own answer
+    if arrays.all_finite(array):
+        return array
+    bad = ~arrays.isfinite(array)  # (m, n)
+    lines = np.flatnonzero(bad.any(axis=0 if way == "pull" else 1))
+    if len(lines) > MOST:
+        report.notes.append(f"{int(bad.sum())} entries are not finite; too many to ask for each alone")
+        return array
+    try:
+        other = _columns(ask, linear, lines) if way == "pull" else _rows(ask, linear, lines)
+    except CannotBatch as refusal:
+        report.notes.append(f"{int(bad.sum())} entries are not finite, and the other direction is refused: {refusal}")
+        return array
+    report.steps.append(
+        Step("entries that were not finite", "push" if way == "pull" else "pull", "alone", len(lines), len(lines))
+    )
+    better = np.zeros_like(bad)
+    spot = (slice(None), lines) if way == "pull" else (lines, slice(None))
+    better[spot] = bad[spot] & arrays.isfinite(other)
+    rows, columns = np.nonzero(better)
+    if not len(rows):
+        return array
+    report.notes.append(f"{len(rows)} entries were 0 x inf in one direction and finite in the other")
+    place = np.searchsorted(lines, columns if way == "pull" else rows)
+    values = arrays.numpy(other)[(rows, place) if way == "pull" else (place, columns)]
+    return arrays.place(array, (rows, columns), arrays.from_numpy(values, ask.x.values[0]))
+
+
+def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:  # type: ignore[type-arg]
+    arrays = ask.y.record.backend.arrays
+    if not linear.push_rungs:
+        raise CannotBatch("this backend cannot push")
+    pushed = [linear.push(tangents(ask, columns[k : k + 1]), linear.push_rungs[-1]) for k in range(len(columns))]
+    flat = [arrays.zeros((1, ask.y.size), ask.y) if p is None else arrays.reshape(p, (1, -1)) for p in pushed]
+    stacked = arrays.transpose(arrays.concat(flat, 0))  # (y.size, k)
+    return stacked if ask.rows.everything else arrays.take(stacked, ask.rows.positions, 0)
+
+
+def _rows(ask: Ask, linear: Linear, rows: np.ndarray) -> Array:  # type: ignore[type-arg]
+    arrays = ask.y.record.backend.arrays
+    positions = ask.rows.positions
+    pulled = []
+    for row in rows:
+        line = pull_columns(ask, linear, arrays.one_hot(ask.y, positions[row : row + 1]), linear.pull_rungs[-1])
+        pulled.append(arrays.zeros((1, ask.n), ask.x.values[0]) if line is None else line)
+    return arrays.concat(pulled, 0)

@@ -1,0 +1,39 @@
+"""Around every test: nothing global may have changed. For every test: `unchanged` and `watched`."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests import _snapshot
+
+# Before any framework is imported: no start-up chatter, no window, no grab of all GPU memory.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
+@pytest.fixture(autouse=True)
+def nothing_global_changes() -> Iterator[None]:
+    before = _snapshot.ambient()
+    yield
+    _snapshot.require_same(before, _snapshot.ambient())
+
+
+@pytest.fixture
+def unchanged() -> Callable[..., object]:
+    """`with unchanged(x, model):` around a call into wrt. Under hypothesis import it from `tests._snapshot`."""
+    return _snapshot.unchanged
+
+
+@pytest.fixture
+def watched() -> Iterator[Callable[..., None]]:
+    """`watched(x, model)`: these must be the same at the end of the test as they are now."""
+    registered = []
+
+    def register(*objects: object, **named: object) -> None:
+        registered.append((objects, named, _snapshot.facts_of(*objects, **named)))
+
+    yield register
+    for objects, named, before in registered:
+        _snapshot.require_same(before, _snapshot.facts_of(*objects, **named))

@@ -1,9 +1,10 @@
 """`wrt version`."""
 
-import importlib.metadata
 import platform
+
+import wrt
 
 
 def version() -> None:
     """Say which wrt this is."""
-    print(f"wrt {importlib.metadata.version('wrt')} (Python {platform.python_version()})")
+    print(f"wrt {wrt.__version__} (Python {platform.python_version()})")

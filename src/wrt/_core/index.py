@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,19 +152,17 @@ def split(index: Any, left: Shape, right: Shape) -> tuple[tuple[Any, ...], tuple
             return None
         sides[axis >= len(left) and (width > 0 or axis > len(left) or bool(sides[1]))].append(item)
         axis += width
-    fancy = [not _is_basic(item) for item in full]
-    if any(fancy):
-        on_left = any(not _is_basic(item) for item in sides[0])
-        on_right = any(not _is_basic(item) for item in sides[1])
-        # NumPy moves the axes of separated fancy indices to the front of the whole: then the sides are not independent
-        if (on_left and on_right) or (on_right and not _adjacent(fancy, full)):
-            return None
+    on_left, on_right = (any(not _is_basic(item) for item in side) for side in sides)
+    # NumPy moves the axes of separated fancy indices to the front of the whole: then the sides are not independent
+    together = not (on_left or on_right) or _adjacent(items)
+    if (on_left and on_right) or (on_right and not together) or (on_left and together != _adjacent(sides[0])):
+        return None
     return tuple(sides[0]), tuple(sides[1])
 
 
-def _adjacent(fancy: list[bool], full: tuple[Any, ...]) -> bool:
+def _adjacent(items: Sequence[Any]) -> bool:
     """Whether the fancy indices (and the integers NumPy counts among them) stand next to each other."""
-    counted = [is_fancy or _is_integer(item) for is_fancy, item in zip(fancy, full, strict=True)]
+    counted = [not _is_basic(item) or _is_integer(item) for item in items]
     first = counted.index(True)
     last = len(counted) - 1 - counted[::-1].index(True)
     return all(counted[first : last + 1])

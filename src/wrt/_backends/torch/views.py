@@ -7,14 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from wrt._backends.torch import compat
 from wrt._core.index import Elements, Positions
 from wrt._core.value import Part, Side, Value
 
 
 def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, elements: Elements) -> Side | None:
     """These elements of a view as elements of its base; None where they are not elements of it one by one."""
-    base = view._base
-    if base is None or not base.requires_grad:
+    base = _differentiable_base(view)
+    if base is None:
         return None
     real_of_complex = base.is_complex() and view.dtype == base.real.dtype
     if view.dtype != base.dtype and not real_of_complex:
@@ -28,6 +29,25 @@ def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, element
     picked = Elements.at(tuple(like.shape), positions.reshape(elements.shape))
     part = Part(lift(base), picked, component="pairs" if real_of_complex else "")
     return Side(elements.shape, (part,), notes=("a view taken afterwards: asked of the elements of its base",))
+
+
+def _differentiable_base(view: torch.Tensor) -> torch.Tensor | None:
+    """What the view looks into, as far as gradients know it.
+
+    `torch.arange(6.0).reshape(2, 3).requires_grad_()` is a leaf that is a view itself: the base of its views is the
+    `arange`, which has no gradient, so the leaf is found at the end of the view's own history instead.
+    """
+    base = view._base
+    if base is None or base.requires_grad:
+        return base
+    node = view.grad_fn
+    while node is not None and len(node.next_functions) == 1:
+        node = node.next_functions[0][0]
+        if node is not None and compat.is_leaf_node(node):
+            leaf: torch.Tensor = node.variable
+            same_memory = leaf.untyped_storage().data_ptr() == view.untyped_storage().data_ptr()
+            return leaf if same_memory and leaf is not view else None
+    return None
 
 
 def positions_in(base: torch.Tensor, view: torch.Tensor, elements: Elements) -> Positions | None:

@@ -34,7 +34,8 @@ def test_an_unknown_command_is_refused_by_name() -> None:
 
 
 def test_a_new_file_is_a_new_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "greet.py").write_text("def greet(name: str, times: int = 1) -> None:\n    print(f'hello {name}' * times)")
+    source = "def greet(name: str, times: int = 1) -> None:\n    print(f'hello {name}' * times)"
+    (tmp_path / "greet.py").write_text(source)
     (tmp_path / "_private.py").write_text("")
     monkeypatch.setattr(command_line.commands, "__path__", [str(tmp_path)])
     assert command_line.names() == ["greet"]

@@ -3,7 +3,20 @@
 from wrt import errors
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
+from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._run.options import options
 
-__all__ = ["Derivative", "Differential", "d", "errors", "options"]
+__all__ = [
+    "Derivative",
+    "Differential",
+    "Handle",
+    "Trace",
+    "d",
+    "errors",
+    "load_graph",
+    "options",
+    "record",
+    "tap",
+    "trace",
+]
 __version__ = "0.1.0"

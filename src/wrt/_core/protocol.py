@@ -19,7 +19,7 @@ from wrt._core.value import Side, Value
 from wrt._core.where import Where
 
 if TYPE_CHECKING:
-    from wrt._core.bindings import Bindings
+    from wrt._core.bindings import Binding, Bindings
 
 Array = Any  # a tensor of the framework; the layers above never look inside
 
@@ -54,6 +54,9 @@ class Record(Protocol):
     @property
     def graph(self) -> Graph | None:
         """The run as plain data; None where nothing was recorded (a live graph)."""
+
+    def join(self, other: Record) -> Record | None:
+        """The record in which Values of both can be asked about; None where the two runs do not meet."""
 
     def side(self, value: Value, elements: Elements) -> Side:
         """What these elements mean as a denominator: the value last written there, the base of a view."""
@@ -92,6 +95,9 @@ class Recording(Record, Protocol):
     names: Bindings
     """Variables, module paths (their outputs; `path.input`, `path.weight`), taps: name -> successive Values."""
 
+    def bound(self, binding: Binding) -> Value:
+        """The Value that a name stands for."""
+
     def find(self, obj: Any) -> Value | None:
         """The Value that a live tensor of the user is in this run (its last moment); None if it is not part of it."""
 
@@ -101,8 +107,8 @@ class Recording(Record, Protocol):
     def writes(self, value: Value) -> list[Write]:
         """In-place writes (or functional updates) of its buffer, in order."""
 
-    def at(self, value: Value, k: int) -> Value:
-        """The buffer after k writes."""
+    def at(self, value: Value, k: int) -> tuple[Value, Elements]:
+        """The same elements after k writes: the Value its buffer was then, and which elements of it they are."""
 
 
 class Arrays(Protocol):
@@ -176,8 +182,11 @@ class Backend(Protocol):
     def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         """Run f once, for real, and remember the run."""
 
-    def record(self) -> AbstractContextManager[Recording]:
-        """The same around a block of the user's code; raises in words where the framework cannot."""
+    def record(self, **options: Any) -> AbstractContextManager[Recording]:
+        """The same around a block of the user's code; a framework that cannot says so under "record" in capabilities."""
+
+    def tap(self, name: str, tensor: Any, frame: Any) -> None:
+        """Name a tensor in the recording that is running, if one is."""
     def capabilities(self) -> dict[str, str]:
         """What it cannot do: a word of the conformance table -> the sentence that says why."""
 

@@ -93,6 +93,9 @@ def derivative(y: Differential, x: Differential, *, check: bool = True) -> Deriv
 def _common_record(y: Value, x: Value) -> Any:
     if y.record is x.record:
         return y.record
+    joined = y.record.join(x.record)
+    if joined is not None:
+        return joined
     if y.record.backend is not x.record.backend:
         raise DifferentRuns(
             f"y is of {y.record.backend.name} and x of {x.record.backend.name}",

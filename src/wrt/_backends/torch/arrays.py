@@ -25,6 +25,8 @@ class TorchArrays:
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
         count = len(positions)
         if count == 1:
+            if value.size == 1:
+                return torch.ones((1, *value.shape), dtype=value.dtype, device=value.key.device)
             seed = torch.zeros(value.size, dtype=value.dtype, device=value.key.device)
             seed.narrow(0, int(positions[0]), 1).fill_(1)
             return seed.view(1, *value.shape)

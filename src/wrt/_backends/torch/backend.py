@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, record
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
 from wrt._core.value import Value
@@ -27,7 +28,8 @@ class TorchBackend:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))
 
     def lift(self, obj: torch.Tensor) -> Value:
-        if not (obj.is_floating_point() or obj.is_complex()):
+        dtype = obj.dtype
+        if not (dtype.is_floating_point or dtype.is_complex):
             raise NotDifferentiable(
                 f"d() of a tensor of {str(obj.dtype).removeprefix('torch.')}",
                 "whole numbers and booleans have no derivative; the path ends where the value was made so",
@@ -45,10 +47,13 @@ class TorchBackend:
                 "the elements of a sparse tensor have no fixed positions",
                 "ask for d(tensor.values()), or make it dense with tensor.to_dense()",
             )
-        return self.live.lift(obj)
+        recorded = record.known(obj) if record.RECORDINGS else None
+        return self.live.lift(obj) if recorded is None else recorded
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The tensors of a module or a container, and how to put answers in their places."""
+        if isinstance(obj, torch.Tensor):
+            return None
         if isinstance(obj, torch.nn.Module):
             named = dict(obj.named_parameters())
             return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
@@ -56,6 +61,15 @@ class TorchBackend:
         if len(leaves) == 1 and leaves[0] is obj:
             return None
         return leaves, lambda answers: pytree.tree_unflatten(answers, structure)
+
+    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> record.TorchRecording:
+        return record.trace(self, f, args, kwargs)
+
+    def record(self, **options: Any) -> AbstractContextManager[record.TorchRecording]:
+        return record.recording(self, **options)
+
+    def tap(self, name: str, tensor: torch.Tensor, frame: Any) -> None:
+        record.tap(name, tensor, frame)
 
     def capabilities(self) -> dict[str, str]:
         return {}

@@ -21,6 +21,18 @@ def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     return get_gradient_edge(tensor) if tensor.requires_grad else None
 
 
+def pull(out: GradientEdge, ins: tuple[GradientEdge, ...], seed: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass."""
+    if _run_backward is None:
+        return torch.autograd.grad((out,), ins, (seed,), retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+    pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, accumulate_grad=False)
+    return pulled
+
+
+# outputs, seeds, retain_graph, create_graph, inputs, allow_unused: so since torch 2.3, and in 2.13
+_run_backward: Any = getattr(torch.autograd.graph, "_engine_run_backward", None)
+
+
 def same_edge(a: GradientEdge, b: GradientEdge) -> bool:
     return a.node is b.node and a.output_nr == b.output_nr
 
@@ -60,8 +72,8 @@ def reachable(start: Node) -> Iterator[Node]:
 class Undisturbed:
     """Sweep outside the user's modes: no function modes, no autocast, no inference mode; what they set stays set.
 
-    Autograd also writes `.grad` of every tensor the user called `retain_grad()` on, even from `torch.autograd.grad`, and
-    under vmap it writes a batched one. Those are put back.
+    Autograd also writes `.grad` of every tensor the user called `retain_grad()` on, even from `torch.autograd.grad`,
+    and under vmap it writes a batched one. Those are put back.
     """
 
     __slots__ = ("_retained", "_stack")

@@ -51,6 +51,9 @@ class LiveRecord:
         moment = Moment(compat.edge_of(tensor), tensor.device, weakref.ref(tensor), version, view)
         return Value(self, moment, tuple(tensor.shape), tensor.dtype)
 
+    def join(self, other: Any) -> Any:
+        return other if isinstance(other, LiveRecord) else None  # a recording knows more than a live graph
+
     def side(self, value: Value, elements: Elements) -> Side:
         view = value.key.view
         otherwise = None if view is None else base_side(self.lift, view, elements)

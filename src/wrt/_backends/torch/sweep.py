@@ -1,8 +1,8 @@
 """Pull and push on an existing autograd graph: the only place where wrt calls autograd.
 
-Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with checkpoints
-and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward: differentiate the pull
-with respect to its own seed. It needs no second forward run, but it silently drops a branch whose backward cannot be
+Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with
+checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward: differentiate
+the pull with respect to its own seed. It needs no second forward run, but it silently drops a branch whose backward cannot be
 differentiated, so every push is certified by the layers above.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.refusals import translated
+from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
@@ -35,14 +35,14 @@ class TorchLinear:
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
         self.out: GradientEdge = y.key.edge
-        self.ins: list[GradientEdge] = [x.key.edge for x in xs]
+        self.ins: tuple[GradientEdge, ...] = tuple(x.key.edge for x in xs)
         self.xs = xs
         self._seed: Tensor | None = None
         self._pulled: list[Tensor | None] = []
 
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
         with compat.Undisturbed():
-            if seeds.shape[0] == 1:
+            if len(seeds) == 1:
                 return [None if g is None else g.unsqueeze(0) for g in self._pull_one(seeds[0])]
             if rung == VMAP:
                 return self._pull_vmap(seeds)
@@ -52,8 +52,10 @@ class TorchLinear:
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
-        with translated():
-            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+        try:
+            pulled = compat.pull(self.out, self.ins, seed)
+        except RuntimeError as error:
+            raise in_our_words(error) from error
         return [_dense(g) for g in pulled]
 
     def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:

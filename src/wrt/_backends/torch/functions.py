@@ -1,0 +1,39 @@
+"""`Function.apply` bypasses function modes, so a recording stands in its way while it lasts."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from wrt._backends.torch.listen import Listener
+
+
+@contextmanager
+def followed(listener: Listener) -> Iterator[None]:
+    """Note every custom Function that this thread applies, as one operation of its class's name."""
+    original = torch.autograd.Function.__dict__["apply"]
+    thread = threading.get_ident()
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        run = original.__get__(None, cls)
+        inside = not torch._C._len_torch_function_stack()
+        if threading.get_ident() != thread or inside or cls.__module__.startswith("wrt."):
+            return run(*args, **kwargs)
+
+        def call(*given: Any, **named: Any) -> Any:
+            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+                return run(*given, **named)
+
+        call.__name__ = cls.__name__
+        return listener.perform(call, args, kwargs, sys._getframe(1))
+
+    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = original

@@ -1,0 +1,83 @@
+"""Tables of torch functions, by what a recording has to do about them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+_PROPERTIES = (
+    "shape dtype device layout ndim is_leaf requires_grad grad_fn _version _base names is_cuda is_cpu is_sparse "
+    "is_quantized is_meta is_mkldnn is_nested output_nr _backward_hooks retains_grad itemsize nbytes is_sparse_csr "
+    "_grad _cdata is_mps is_xpu"
+).split()
+_METHODS = (
+    "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous element_size "
+    "data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ type get_device "
+    "_is_view has_names is_same_size is_set_to is_pinned is_shared register_hook retain_grad "
+    "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim "
+    "_nnz is_coalesced __reduce_ex__ __deepcopy__ __cuda_array_interface__ __array_wrap__"
+).split()
+
+
+def _getters(names: list[str], owner: Any) -> set[Any]:
+    return {getattr(owner, name).__get__ for name in names if hasattr(getattr(owner, name, None), "__get__")}
+
+
+PLAIN: frozenset[Any] = frozenset(
+    _getters(_PROPERTIES, Tensor)
+    | {getattr(Tensor, name) for name in _METHODS if hasattr(Tensor, name)}
+    | {
+        torch.is_tensor,
+        torch.is_floating_point,
+        torch.is_complex,
+        torch.is_grad_enabled,
+        torch.numel,
+        torch.is_inference_mode_enabled,
+        torch.get_default_dtype,
+        torch.is_same_size,
+        torch.is_storage,
+        torch.result_type,
+        torch.promote_types,
+        torch.can_cast,
+    }
+)
+"""Questions about a tensor that read no numbers and make no value: passed through, not recorded."""
+
+VERBATIM = frozenset(
+    "detach detach_ data item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ __contains__ "
+    "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ _make_subclass "
+    "is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ set_grad_enabled "
+    "_set_grad_enabled manual_seed save".split()
+)
+"""Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
+
+LEAVES_TENSORS = frozenset(
+    "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose equal "
+    "__dlpack__".split()
+)
+"""The value goes on as a Python or NumPy object; the gradient cannot."""
+
+
+@cache
+def name_of(func: Any) -> str:
+    """The function as the user would say it: `tanh`, `__setitem__`, `data` for the getter of a property."""
+    name = getattr(func, "__name__", str(func))
+    if name in ("__get__", "__set__", "__delete__"):
+        owner = getattr(func, "__self__", None)
+        name = getattr(owner, "__name__", name) + ("=" if name == "__set__" else "")
+    return str(name)
+
+
+@cache
+def writes_in_place(func: Any) -> bool:
+    """Whether a function may write into its first argument, judged by torch's own naming rule."""
+    name = name_of(func)
+    if name in ("__setitem__", "batch_norm", "instance_norm", "embedding", "embedding_bag", "data=", "set_"):
+        return True
+    if name.startswith("__i") and name.endswith("__") and name not in ("__invert__", "__index__", "__int__", "__init__"):
+        return True
+    return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_")

@@ -1,0 +1,91 @@
+"""Module paths: which module an operation ran in, and what each module took and gave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.utils import _pytree as pytree
+
+WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+class ModulePaths:
+    """Names of modules below the outermost one that is called; wrappers leave no trace in a path."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, tuple[Any, str]] = {}
+
+    def of(self, module: torch.nn.Module, *, outermost: bool) -> str:
+        known = self._paths.get(id(module))
+        if known is not None and known[0] is module:
+            return known[1]
+        if outermost:
+            self.learn(module)
+            return self._paths[id(module)][1]
+        return type(module).__name__
+
+    def learn(self, root: torch.nn.Module) -> None:
+        for path, module in root.named_modules():
+            self._paths.setdefault(id(module), (module, without_wrappers(path)))
+
+    def roots(self) -> list[Any]:
+        return [module for module, path in self._paths.values() if path == ""]
+
+
+def without_wrappers(path: str) -> str:
+    """`_orig_mod.module.fc.weight` is `fc.weight`.
+
+    >>> without_wrappers("_orig_mod.module.fc.weight")
+    'fc.weight'
+    """
+    path += "."
+    changed = True
+    while changed:
+        changed = False
+        for wrapper in WRAPPERS:
+            if path.startswith(wrapper):
+                path, changed = path[len(wrapper) :], True
+            elif f".{wrapper}" in path:
+                path, changed = path.replace(f".{wrapper}", "."), True
+    return path.rstrip(".")
+
+
+@contextmanager
+def followed(
+    paths: ModulePaths, enter: Callable[[str], None], leave: Callable[[str, list[Any], list[Any]], None]
+) -> Iterator[None]:
+    """Call `enter(path)` and `leave(path, inputs, outputs)` around every module call of this thread."""
+    thread = threading.get_ident()
+    stack: list[str] = []
+
+    def before(module: torch.nn.Module, args: Any) -> None:
+        if threading.get_ident() == thread:
+            stack.append(paths.of(module, outermost=not stack))
+            enter(stack[-1])
+
+    def after(module: torch.nn.Module, args: Any, output: Any) -> None:
+        if threading.get_ident() == thread and stack:
+            path = paths.of(module, outermost=len(stack) == 1)
+            while stack and stack.pop() != path:  # a module that raised never came back
+                pass
+            leave(path, _tensors(args), _tensors(output))
+            enter(stack[-1] if stack else "")
+
+    handles = [
+        torch_module.register_module_forward_pre_hook(before),
+        torch_module.register_module_forward_hook(after),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

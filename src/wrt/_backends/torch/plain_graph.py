@@ -1,0 +1,73 @@
+"""The notes of a recording as plain data: operations, values, places, cuts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wrt._backends.torch.kinds import LEAVES_TENSORS
+from wrt._core.graph import Gradient, Graph, Node, Tensor, Write
+from wrt._core.where import place
+
+if TYPE_CHECKING:
+    from wrt._backends.torch.listen import Operation
+    from wrt._backends.torch.record import TorchRecording
+
+
+def plain_graph(record: TorchRecording) -> Graph:
+    """Everything that was noted, without a tensor in it."""
+    listener = record.listener
+    graph = Graph("torch")
+    names: dict[int, list[str]] = {}
+    for name in record.names:
+        for binding in record.names.all(name):
+            names.setdefault(binding.object.number, []).append(name)
+    for number, made in enumerate(listener.values):
+        graph.tensors[number] = Tensor(
+            number,
+            tuple(made.shape),
+            str(made.dtype).removeprefix("torch."),
+            made.operation,
+            names=tuple(names.get(number, ())),
+            requires_grad=made.requires_grad,
+        )
+    for number, operation in enumerate(listener.operations):
+        graph.nodes.append(_node(number, operation, listener))
+    used = {k for operation in listener.operations for k in operation.outputs}
+    graph.inputs = [k for k in graph.tensors if k not in used]
+    return graph
+
+
+def _node(number: int, operation: Operation, listener: Any) -> Node:
+    where = place(*operation.spot) if operation.spot else None
+    write = None
+    if operation.written:
+        buffer, k = operation.written[0]
+        touched = len(buffer.region(k))
+        write = Write(operation.outputs[-1] if operation.outputs else -1, k, touched, f"{touched} elements", where)
+    return Node(
+        number,
+        operation.name,
+        operation.inputs,
+        operation.outputs,
+        where,
+        operation.module,
+        _gradient(operation, listener),
+        write,
+    )
+
+
+def _gradient(operation: Operation, listener: Any) -> Gradient:
+    """Whether the gradient goes where the value goes."""
+    values = listener.values
+    carried = [k for k in operation.inputs if values[k].node is not None or values[k].requires_grad]
+    if not carried:
+        return "none"
+    if operation.name in LEAVES_TENSORS:
+        return "cut"
+    made = [k for k in operation.outputs if k not in operation.inputs]
+    if made and not any(values[k].node is not None or values[k].requires_grad for k in made):
+        return "cut"
+    custom = [values[k].node for k in made if values[k].node is not None]
+    if custom and all(hasattr(node, "_forward_cls") for node in custom):
+        return "custom"
+    return "yes"

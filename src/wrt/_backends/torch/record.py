@@ -1,0 +1,374 @@
+"""A recorded run of torch code: names, lines and versions, on top of the autograd graph it left behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from wrt._backends.torch import functions, modules
+from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
+from wrt._backends.torch.listen import Listener
+from wrt._backends.torch.live import LiveRecord, Moment
+from wrt._backends.torch.plain_graph import plain_graph
+from wrt._backends.torch.tensors import Entry
+from wrt._core.bindings import Binding, Bindings
+from wrt._core.graph import Graph, Write
+from wrt._core.index import Elements
+from wrt._core.value import Part, Side, Value
+from wrt._core.watch import Watcher
+from wrt._core.where import Where, place, user_frame
+from wrt.errors import NotRecorded, WrongIndex
+
+Tensor = torch.Tensor
+
+
+class TorchRecording(LiveRecord):
+    """What one run left behind. Values are edges into the autograd graph, as for live tensors."""
+
+    def __init__(self, backend: Any) -> None:
+        super().__init__(backend)
+        self.listener = Listener()
+        self.names = Bindings()
+        self.paths = modules.ModulePaths()
+        self.inputs: list[Any] = []
+        self.keywords: dict[str, Any] = {}
+        self.output: Any = None
+        self.started = 0
+        self.thread = 0
+        self.running = False
+        self.held: Any = None
+        self._graph: Graph | None = None
+
+    # ---------------------------------------------------------------- names
+
+    def name(self, name: str, tensor: Tensor, frame: FrameType | None = None) -> None:
+        """Bind a name that no variable has: a module path, a tap."""
+        frame = user_frame(frame or sys._getframe(1))
+        code, lasti = (frame.f_code, frame.f_lasti) if frame is not None else (_NOWHERE, 0)
+        entry = self.listener.entry(tensor)
+        self.names.add(Binding(name, entry, code, lasti, len(self.listener.operations)))
+
+    def bound(self, binding: Binding) -> Value:
+        """The Value that a name stands for."""
+        return replace(self.of_entry(binding.object), name=binding.name)
+
+    # ---------------------------------------------------------------- finding Values
+
+    def find(self, obj: Any) -> Value | None:
+        if not isinstance(obj, Tensor):
+            return None
+        entry = self.listener.entries.get(id(obj))
+        if entry is None or entry.ref() is not obj:
+            return None
+        return self.of_entry(entry)
+
+    def of_entry(self, entry: Entry) -> Value:
+        """The Value a tensor of the run is now: after its last write."""
+        tensor = entry.ref()
+        buffer = self.buffer_of(entry)
+        if tensor is not None and tensor.requires_grad:
+            edge = torch.autograd.graph.get_gradient_edge(tensor)
+        elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
+            with torch._C.DisableTorchFunction(), torch.enable_grad():  # type: ignore[attr-defined]
+                self.listener.twin(tensor, entry)
+            edge = entry.edge()
+        elif entry.shadow is not None and buffer is not None and entry.stamp != buffer.writes:
+            edge = torch.autograd.graph.get_gradient_edge(entry.shadow)
+        else:
+            edge = entry.edge()
+        version = -1 if tensor is None or tensor.is_inference() else tensor._version
+        view = tensor if tensor is not None and tensor._is_view() else None
+        moment = RecordedMoment(edge, entry.device, entry.ref, version, view, entry)
+        return Value(self, moment, tuple(entry.shape), entry.dtype, self._name_of(entry))
+
+    def _name_of(self, entry: Entry) -> str:
+        found = self.names.of(entry)
+        return found[-1].name if found else ""
+
+    def buffer_of(self, entry: Entry) -> Buffer | None:
+        """The memory behind a tensor, if it was ever written in place."""
+        if entry.buffer is not None:
+            return entry.buffer if entry.buffer.writes else None
+        tensor = entry.ref()
+        if tensor is None or tensor.layout != torch.strided:
+            return None
+        found = self.listener.buffers.get(tensor.untyped_storage()._cdata)
+        return found if found is not None and found.writes else None
+
+    def join(self, other: Any) -> Any:
+        return self if isinstance(other, LiveRecord) else None  # all torch graphs are one graph
+
+    # ---------------------------------------------------------------- meaning of elements
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        entry = getattr(value.key, "entry", None)
+        buffer = None if entry is None else self.buffer_of(entry)
+        if buffer is None:
+            return super().side(value, elements)
+        return self._by_owner(value, elements, entry, buffer)
+
+    def _by_owner(self, value: Value, elements: Elements, entry: Entry, buffer: Buffer) -> Side:
+        """Each element at the version that wrote it last."""
+        offsets = offsets_of(_geometry(entry), elements.positions)
+        owners = buffer.owners()[offsets]
+        shape = tuple(buffer.base_geometry[0])
+        parts = []
+        for k in np.unique(owners):
+            here = np.flatnonzero(owners == k)
+            version = buffer.versions[int(k)]
+            moment = RecordedMoment(version.edge, entry.device, entry.ref, -1, None, None)
+            then = Value(self, moment, shape, value.dtype, value.name)
+            picked = Elements.at(shape, buffer.positions(offsets[here]))
+            parts.append(Part(then, picked, here))
+        if len(parts) == 1:
+            only = parts[0]
+            reshaped = Elements.at(shape, only.elements.positions.reshape(elements.shape))
+            parts = [Part(only.value, reshaped, None)]
+        return Side(elements.shape, tuple(parts), notes=self._write_notes(value, buffer, offsets))
+
+    def _write_notes(self, value: Value, buffer: Buffer, offsets: Any) -> tuple[str, ...]:
+        often = buffer.times_written()[offsets]
+        if not np.any(often > 1):
+            return ()
+        count = int(np.sum(often > 1))
+        return (
+            f"{count} of the elements asked for were written more than once: this is about the last write; "
+            f".at(k) asks about an earlier one",
+        )
+
+    def has_history(self, value: Value) -> bool:
+        return value.key.edge is not None
+
+    # ---------------------------------------------------------------- writes
+
+    def writes(self, value: Value) -> list[Write]:
+        entry = getattr(value.key, "entry", None)
+        buffer = None if entry is None else self.buffer_of(entry)
+        if buffer is None:
+            return []
+        mine = offsets_of(_geometry(entry))
+        told = []
+        for k in range(1, len(buffer.versions)):
+            touched = np.intersect1d(mine, buffer.region(k))
+            version = buffer.versions[k]
+            region = _region_words(touched, mine, tuple(entry.shape))
+            where = place(*version.spot) if version.spot else None
+            told.append(Write(entry.number, k, len(touched), region, where))
+        return told
+
+    def at(self, value: Value, k: int) -> tuple[Value, Elements]:
+        entry = getattr(value.key, "entry", None)
+        buffer = None if entry is None else self.buffer_of(entry)
+        if buffer is None:
+            if k == 0:
+                return value, Elements.all(value.shape)
+            raise WrongIndex(f"there is no write {k} of this tensor", "it was never written in place", "write .at(0)")
+        if not 0 <= k < len(buffer.versions):
+            raise WrongIndex(
+                f"there is no write {k} of this tensor",
+                f"its memory was written {buffer.writes} times",
+                f"write .at(0), before the first write, up to .at({buffer.writes})",
+            )
+        shape = tuple(buffer.base_geometry[0])
+        moment = RecordedMoment(buffer.versions[k].edge, entry.device, entry.ref, -1, None, None)
+        then = Value(self, moment, shape, value.dtype, f"{value.name or 'tensor'}.at({k})")
+        positions = buffer.positions(offsets_of(_geometry(entry)))
+        return then, Elements.at(shape, positions.reshape(value.shape))
+
+    # ---------------------------------------------------------------- places and plain data
+
+    def where(self, value: Value) -> Where | None:
+        entry = getattr(value.key, "entry", None)
+        if entry is None:
+            return None
+        operation = self.listener.values[entry.number].operation
+        if operation is not None:
+            spot = self.listener.operations[operation].spot
+            return place(*spot) if spot else None
+        found = self.names.of(entry)
+        return found[0].where if found else None
+
+    @property
+    def graph(self) -> Graph | None:
+        if self._graph is None or len(self._graph.nodes) != len(self.listener.operations):
+            self._graph = plain_graph(self)
+        return self._graph
+
+    def value(self, value: Value) -> Any:
+        entry = getattr(value.key, "entry", None)
+        if entry is not None and self.listener.keep is not None:
+            return self.listener.keep[entry.number]
+        tensor = value.key.tensor()
+        if tensor is None:
+            raise NotRecorded(
+                f"the numbers of {value.name or 'this tensor'} are gone",
+                "a recording keeps the graph, not every tensor, unless asked to",
+                "record with wrt.trace(f, x, values=True) or wrt.record(values=True)",
+            )
+        return tensor.detach()
+
+
+class RecordedMoment(Moment):
+    """A moment of a recorded tensor: also knows the tensor's entry."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, edge: Any, device: Any, tensor: Any, version: int, view: Any, entry: Entry | None) -> None:
+        super().__init__(edge, device, tensor, version, view)
+        object.__setattr__(self, "entry", entry)
+
+
+RECORDINGS: weakref.WeakSet[TorchRecording] = weakref.WeakSet()
+
+
+def known(tensor: Tensor) -> Value | None:
+    """The Value of a tensor in the latest recording that saw it."""
+    for recording in sorted(RECORDINGS, key=lambda r: r.started, reverse=True):
+        found = recording.find(tensor)
+        if found is not None:
+            return found
+    return None
+
+
+_COUNT = iter(range(1, 2**62))
+_NOWHERE = compile("", "<module call>", "exec")
+
+
+def tap(name: str, tensor: Tensor, frame: FrameType | None) -> None:
+    """Name a tensor in every recording of this thread that is running."""
+    for recording in RECORDINGS:
+        if recording.running and recording.thread == threading.get_ident():
+            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+                recording.name(name, tensor, frame)
+
+
+@contextmanager
+def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]:
+    """Record what the current thread does with torch tensors."""
+    record = TorchRecording(backend)
+    record.started = next(_COUNT)
+    record.thread = threading.get_ident()
+    listener = record.listener
+    listener.keep = [] if values else None
+    RECORDINGS.add(record)
+
+    def bound(binding: Binding) -> None:
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            binding.object = listener.entry(binding.object)  # a stand-in: names keep no tensor alive
+        record.names.add(binding)
+
+    with ExitStack() as stack:
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(listener.saved.pack, listener.saved.unpack))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
+        stack.enter_context(functions.followed(listener))
+        stack.enter_context(listener)
+        stack.enter_context(Watcher(_is_tensor, bound))
+        record.running = True
+        try:
+            yield record
+        finally:
+            record.running = False
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _enter(listener: Listener) -> Callable[[str], None]:
+    def enter(path: str) -> None:
+        listener.module = path
+
+    return enter
+
+
+def _leave(record: TorchRecording) -> Callable[[str, list[Tensor], list[Tensor]], None]:
+    """Names for what a module took and gave: `conv1`, `conv1.input`."""
+
+    def leave(path: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        if not path:
+            return
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            for k, tensor in enumerate(inputs):
+                record.name(f"{path}.input" if len(inputs) == 1 else f"{path}.input[{k}]", tensor)
+            for k, tensor in enumerate(outputs):
+                record.name(path if len(outputs) == 1 else f"{path}[{k}]", tensor)
+
+    return leave
+
+
+def _geometry(entry: Entry) -> Any:
+    if entry.geometry is None:
+        tensor = entry.ref()
+        if tensor is not None:
+            entry.geometry = geometry(tensor)
+        elif entry.buffer is not None:
+            entry.geometry = entry.buffer.base_geometry
+    return entry.geometry
+
+
+def _region_words(touched: Any, mine: Any, shape: tuple[int, ...]) -> str:
+    """`[3]`, `[0:4, 2]` or `7 of 12 elements`: where a write went, as an index where it is one."""
+    if len(touched) == len(mine):
+        return "[...]"
+    order = np.argsort(mine, kind="stable")
+    flat = order[np.searchsorted(mine[order], touched)]
+    axes = [np.unique(c) for c in np.unravel_index(flat, shape)] if shape else []
+    box = 1
+    words = []
+    for axis, length in zip(axes, shape, strict=True):
+        box *= len(axis)
+        words.append(_axis_words(axis, length))
+    if not axes or box != len(flat) or None in words:
+        return f"{len(touched)} of {len(mine)} elements"
+    return f"[{', '.join(str(word) for word in words)}]"
+
+
+def _axis_words(used: Any, length: int) -> str | None:
+    if len(used) == length:
+        return ":"
+    if len(used) == 1:
+        return str(int(used[0]))
+    steps = np.diff(used)
+    if np.any(steps != steps[0]):
+        return None
+    stop = int(used[-1]) + 1
+    return f"{int(used[0])}:{stop}" + (f":{int(steps[0])}" if steps[0] != 1 else "")
+
+
+def as_values(record: TorchRecording, tree: Any) -> Any:
+    """The user's container with a Value in the place of every tensor."""
+
+    def value(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor):
+            return record.of_entry(record.listener.entry(leaf))
+        return leaf
+
+    return pytree.tree_map(value, tree)
+
+
+def trace(backend: Any, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, values: bool = False) -> TorchRecording:
+    """Run f once, for real, and remember the run."""
+    if isinstance(f, torch.nn.Module):
+        module: torch.nn.Module | None = f
+    else:
+        module = getattr(f, "__self__", None) if isinstance(getattr(f, "__self__", None), torch.nn.Module) else None
+    with recording(backend, values=values) as record:
+        if module is not None:
+            record.paths.learn(module)
+        output = f(*args, **kwargs)
+    record.inputs = [as_values(record, arg) for arg in args]
+    record.keywords = {key: as_values(record, arg) for key, arg in kwargs.items()}
+    record.output = as_values(record, output)
+    record.held = (args, kwargs, output)  # inputs and outputs stay alive as long as the recording
+    return record

@@ -1,0 +1,232 @@
+"""`wrt.trace(f, x)` and `with wrt.record() as t:`: a run that remembers names, lines and writes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from wrt import _backends
+from wrt._core.bindings import Bindings
+from wrt._core.graph import Graph, Write
+from wrt._core.index import Elements, Shape
+from wrt._core.protocol import Recording
+from wrt._core.value import Value
+from wrt._core.where import Where
+from wrt.errors import NotATensor, NotRecorded
+
+
+class Handle:
+    """One value of a recorded run: index it to select elements, `d()` it to differentiate."""
+
+    __slots__ = ("_elements", "_recording", "_value")
+
+    def __init__(self, recording: Recording, value: Value, elements: Elements | None = None) -> None:
+        self._recording = recording
+        self._value = value
+        self._elements = Elements.all(value.shape) if elements is None else elements
+
+    def __wrt_differential__(self) -> tuple[Value, Elements]:
+        return self._value, self._elements
+
+    @property
+    def name(self) -> str:
+        return self._value.name
+
+    @property
+    def shape(self) -> Shape:
+        return self._elements.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._value.dtype
+
+    @property
+    def value(self) -> Any:
+        """The numbers it had."""
+        arrays = self._value.record.backend.arrays
+        whole = self._recording.value(self._value)
+        if self._elements.everything:
+            return arrays.reshape(whole, self.shape)
+        return arrays.reshape(arrays.take(arrays.reshape(whole, (-1,)), self._elements.positions, 0), self.shape)
+
+    @property
+    def line(self) -> Where | None:
+        """The user's line that made it."""
+        return self._recording.where(self._value)
+
+    @property
+    def writes(self) -> list[Write]:
+        """In-place writes of its memory, in order: which, where, what region."""
+        return self._recording.writes(self._value)
+
+    def at(self, k: int) -> Handle:
+        """The same elements after k writes; `.at(0)` is before the first."""
+        value, elements = self._recording.at(self._value, k)
+        return Handle(self._recording, value, elements)
+
+    def __getitem__(self, index: Any) -> Handle:
+        return Handle(self._recording, self._value, self._elements.pick(index))
+
+    def __repr__(self) -> str:
+        where = f" at {self.line}" if self.line else ""
+        return f"{self.name or 'tensor'}  shape {self.shape}, {_dtype_words(self.dtype)}{where}"
+
+
+class Trace:
+    """One recorded run. `t["h"]` finds values by the user's own names and module paths."""
+
+    def __init__(self, recordings: dict[str, Recording]) -> None:
+        self._recordings = recordings
+
+    @property
+    def _one(self) -> Recording:
+        if len(self._recordings) == 1:
+            return next(iter(self._recordings.values()))
+        used = [recording for recording in self._recordings.values() if len(recording.names)]
+        return used[-1] if used else next(iter(self._recordings.values()))
+
+    def __getitem__(self, name: str | tuple[str, int]) -> Handle:
+        found: Exception | None = None
+        for recording in [self._one, *self._recordings.values()]:
+            try:
+                binding = recording.names[name]
+            except KeyError as error:
+                found = found or error
+            else:
+                return Handle(recording, recording.bound(binding))
+        assert found is not None
+        raise found
+
+    @property
+    def names(self) -> Bindings:
+        """Every name: how often it was bound, shape, dtype, line."""
+        return self._one.names
+
+    @property
+    def output(self) -> Any:
+        """What f returned, with a handle in the place of every tensor."""
+        return self._handles(self._one.output)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What f was given, with handles in the places of tensors."""
+        return [self._handles(each) for each in self._one.inputs]
+
+    def _handles(self, tree: Any) -> Any:
+        return _map(tree, lambda value: Handle(self._one, value))
+
+    @property
+    def graph(self) -> Graph:
+        """The run as plain data: no tensors, no framework."""
+        graph = self._one.graph
+        if graph is None:
+            raise NotRecorded("no graph was recorded", "the run is empty", "compute something inside the recording")
+        return graph
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph as JSON; `wrt.load_graph(path)` reads it without the framework."""
+        self.graph.save(path)
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        return f"Trace  {len(self.names)} names, {len(graph)} operations ({graph.framework})"
+
+
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Trace:
+    """Run f once, for real, and remember it: names, lines, writes, cuts.
+
+    >>> import torch
+    >>> def f(x):
+    ...     h = x * 3
+    ...     return h**2
+    >>> t = trace(f, torch.tensor(2.0))
+    >>> from wrt import d
+    >>> float(d(t.output) / d(t["h"]))
+    12.0
+    """
+    backend = _backend_for(f, args, kwargs)
+    recording = backend.trace(f, args, kwargs)
+    return Trace({backend.name: recording})
+
+
+@contextmanager
+def record(**options: Any) -> Iterator[Trace]:
+    """Remember what the block does with tensors, in every framework that is imported.
+
+    >>> import torch
+    >>> from wrt import d
+    >>> with record() as t:
+    ...     h = torch.zeros(4, dtype=torch.float64)
+    ...     h[0] = 0.5
+    ...     for k in range(1, 4):
+    ...         h[k] = 3 * h[k - 1]
+    >>> float(d(h)[3] / d(h)[1])
+    9.0
+    """
+    with ExitStack() as stack:
+        recordings: dict[str, Recording] = {}
+        for backend in _backends.loaded():
+            if "record" not in backend.capabilities():
+                recordings[backend.name] = stack.enter_context(backend.record(**options))
+        if not recordings:
+            raise NotRecorded(
+                "nothing to record",
+                "neither torch nor tensorflow is imported, and JAX has no block recording",
+                "import the framework first; in JAX write t = wrt.trace(f, x)",
+            )
+        yield Trace(recordings)
+
+
+def tap(name: str, tensor: Any) -> Any:
+    """Give a tensor a name in the recording that is running; returns the tensor, and does nothing outside one."""
+    for backend in _backends.loaded():
+        if backend.owns(tensor):
+            backend.tap(name, tensor, sys._getframe(1))
+    return tensor
+
+
+def load_graph(path: str | Path) -> Graph:
+    """Read a graph that `Trace.save` wrote; needs no framework."""
+    return Graph.load(path)
+
+
+def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The framework of the function or, failing that, of what it is given."""
+    backends = [backend for backend in _backends.loaded() if backend.name != "finite"]
+    for backend in backends:
+        if backend.owns(f):
+            return backend
+    for candidate in (*args, *kwargs.values()):
+        for backend in backends:
+            if backend.owns(candidate):
+                return backend
+            tree = backend.tree(candidate)
+            if tree is not None and any(backend.owns(leaf) for leaf in tree[0]):
+                return backend
+    if len(backends) == 1:
+        return backends[0]
+    raise NotATensor(
+        "trace() of a function whose framework is not known",
+        f"none of its {len(args) + len(kwargs)} arguments is a tensor, and {len(backends)} frameworks are imported",
+        "give it tensors as arguments, or use `with wrt.record() as t:`",
+    )
+
+
+def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:
+    if isinstance(tree, Value):
+        return wrap(tree)
+    if isinstance(tree, dict):
+        return {key: _map(item, wrap) for key, item in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map(item, wrap) for item in tree))
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_map(item, wrap) for item in tree)
+    return tree
+
+
+def _dtype_words(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.").removeprefix("<dtype: '").removesuffix("'>")
+

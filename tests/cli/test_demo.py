@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli._command import command
+from wrt._cli import app as command_line
 from wrt._cli.demo import answer, page, questions, torch_twins
 from wrt._cli.demo.question import Check, Outcome, Question, Shown, asked, slopes
 
@@ -76,7 +76,7 @@ def test_the_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> N
         yield asked("d(y)", np.array(1.0), 2.0, "by hand")
 
     monkeypatch.setattr(torch_twins, "element_used_twice", wrong)
-    result = CliRunner().invoke(command("demo"), ["1.1", "--framework", "torch"])
+    result = CliRunner().invoke(command_line.app, ["demo", "1.1", "--framework", "torch"])
     assert result.exit_code == 1
     assert "DIFFERENT by 5.0e-01" in result.output
     assert "FAILED: 1.1 (PyTorch)" in result.output
@@ -88,7 +88,7 @@ def test_the_demo_fails_when_a_question_raises(monkeypatch: pytest.MonkeyPatch) 
         yield
 
     monkeypatch.setattr(torch_twins, "element_used_twice", broken)
-    result = CliRunner().invoke(command("demo"), ["1.1", "--framework", "torch"])
+    result = CliRunner().invoke(command_line.app, ["demo", "1.1", "--framework", "torch"])
     assert result.exit_code == 1
     assert "ZeroDivisionError: broken" in result.output
 
@@ -97,7 +97,7 @@ def test_the_demo_fails_when_a_question_raises(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_page_shows_question_answer_check_and_truth() -> None:
-    result = CliRunner().invoke(command("demo"), ["2.1", "--framework", "torch"])
+    result = CliRunner().invoke(command_line.app, ["demo", "2.1", "--framework", "torch"])
     assert result.exit_code == 0
     for words in ("Is plain indexing differentiable?", "d(y) / d(x)", "[2, 0, 0, 0, 0]", "by hand: the same", "Truth"):
         assert words in result.output
@@ -105,14 +105,14 @@ def test_the_page_shows_question_answer_check_and_truth() -> None:
 
 
 def test_json_carries_the_numbers() -> None:
-    result = CliRunner().invoke(command("demo"), ["2.1", "--framework", "torch", "--json"])
+    result = CliRunner().invoke(command_line.app, ["demo", "2.1", "--framework", "torch", "--json"])
     (row,) = json.loads(result.stdout)
     assert row["passed"] is True
     assert row["evidence"][0]["got"] == row["evidence"][0]["expected"] == [2, 0, 0, 0, 0]
 
 
 def test_an_unknown_number_is_refused() -> None:
-    result = CliRunner().invoke(command("demo"), ["9.9"])
+    result = CliRunner().invoke(command_line.app, ["demo", "9.9"])
     assert result.exit_code == 2
     assert "no question matches" in result.output
 

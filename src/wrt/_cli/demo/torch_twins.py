@@ -80,7 +80,7 @@ def hidden_in_a_sum() -> Iterator[Evidence]:
 
 def element_of_the_same_tensor() -> Iterator[Evidence]:
     x = leaf(10)
-    with wrt.record():  # type: ignore[attr-defined]
+    with wrt.record():
         h = torch.zeros(10, dtype=torch.float64)
         h[0] = x[0]
         for k in range(1, 10):

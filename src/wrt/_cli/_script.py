@@ -1,0 +1,81 @@
+"""Run a script as `python script.py` would, and keep the variables it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wrt.errors import WrtError
+
+
+class ScriptFailed(WrtError, RuntimeError):
+    """The script could not be run to its end."""
+
+
+def run(path: Path, arguments: list[str]) -> dict[str, Any]:
+    """Its global variables. `sys.exit(0)` at the end of a script is an end like any other."""
+    code = _compiled(path)
+    module = ModuleType("__main__")
+    module.__file__ = str(path)
+    module.__dict__["__builtins__"] = __builtins__
+    with _as_main(module, path, arguments):
+        try:
+            exec(code, module.__dict__)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise ScriptFailed(
+                    f"{path.name} ended with {end.code!r}",
+                    "sys.exit() was called before there was anything to ask about",
+                    "give the script what it needs after the question: wrt ask script.py 'y / x' -- its arguments",
+                ) from None
+        except Exception as error:
+            raise _failed(path, error) from error
+    return module.__dict__
+
+
+def _compiled(path: Path) -> Any:
+    try:
+        return compile(path.read_bytes(), str(path), "exec")
+    except OSError as error:
+        raise ScriptFailed(
+            f"{path} cannot be read",
+            error.strerror or type(error).__name__,
+            "write wrt ask script.py 'y / x', with the path of a Python script",
+        ) from None
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise ScriptFailed(
+            f"{path.name} is not Python",
+            f"{path.name}:{line}  {error.args[0]}" if line else str(error),
+            "see whether python runs it",
+        ) from None
+
+
+@contextlib.contextmanager
+def _as_main(module: ModuleType, path: Path, arguments: list[str]) -> Iterator[None]:
+    """What a script can see of how it was started, put back afterwards."""
+    before = sys.argv, sys.path[:], sys.modules.get("__main__")
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.argv = before[0]
+        sys.path[:] = before[1]
+        if before[2] is not None:
+            sys.modules["__main__"] = before[2]
+
+
+def _failed(path: Path, error: Exception) -> ScriptFailed:
+    """The script's own error, at the script's own line."""
+    steps = traceback.extract_tb(error.__traceback__)
+    own = [step for step in steps if step.filename == str(path)]
+    place = f"{path.name}:{own[-1].lineno}  {own[-1].line}" if own else path.name
+    said = traceback.format_exception_only(error)[-1].strip()
+    return ScriptFailed(f"{path.name} raised {said}", place, "let it run to its end, or ask about a part that does")

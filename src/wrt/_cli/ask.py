@@ -1,0 +1,63 @@
+"""`wrt ask script.py "y[0] / x[2]"`: run a script, answer for the variables it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wrt._cli import _answer_text, _look_up, _query, _script
+from wrt.errors import WrongQuery, WrtError
+
+
+def ask(
+    script: Annotated[Path, typer.Argument(help="A Python script; it runs once, to its end.")],
+    query: Annotated[str, typer.Argument(help="What to differentiate by what, e.g. 'y[0] / model.fc.weight[:, 2]'.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script, after --.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Also say how it was answered.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; what the script prints goes to stderr.")] = False,
+) -> None:
+    """Run a script and answer `y[0] / x[2]` for the variables it leaves behind.
+
+    The exit status is 0 for an answer, 1 where the script or the derivative fails, 2 for a question nobody can read.
+    """
+    try:
+        question = _query.read(query)  # before the script: it may take long
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            variables = _script.run(script, arguments or [])
+        answers = list(_named(_look_up.derivative(question, variables), str(question)))
+        print(json.dumps(_data(answers)) if as_json else _text(answers, explain))
+    except WrtError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2 if isinstance(error, WrongQuery) else 1) from None
+
+
+def _named(answer: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every Derivative of a tree with the place it stands in."""
+    if isinstance(answer, Mapping):
+        for key, one in answer.items():
+            yield from _named(one, f"{name}.{key}")
+    elif isinstance(answer, (list, tuple)):
+        for place, one in enumerate(answer):
+            yield from _named(one, f"{name}[{place}]")
+    else:
+        yield name, answer
+
+
+def _data(answers: list[tuple[str, Any]]) -> Any:
+    told = [_answer_text.for_programs(one, name) for name, one in answers]
+    return told[0] if len(told) == 1 else told
+
+
+def _text(answers: list[tuple[str, Any]], explain: bool) -> str:
+    told = []
+    for name, one in answers:
+        told.append(_answer_text.for_people(one, name))
+        if explain:
+            told.append("\n".join(f"  {line}" for line in str(one.explain()).splitlines()))
+    return "\n".join(told)

@@ -32,7 +32,7 @@ class Explanation:
 
     @classmethod
     def of(cls, ask: Ask, shape: Shape, order: int, report: Report | None) -> Explanation:
-        question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{order}th order, {math.prod(shape)} entries"
+        question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{_nth(order)} order, {math.prod(shape)} entries"
         size = math.prod(shape) * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
         if report is None:
             plan = choose(ask)
@@ -47,7 +47,7 @@ class Explanation:
             True,
             tuple(report.steps),
             tuple(report.fallbacks),
-            tuple(report.notes),
+            tuple(dict.fromkeys((*report.notes, *ask.y.record.notes(ask.y, ask.x)))),
             str(report.certificate) if report.certificate else "",
             report,
         )
@@ -81,6 +81,10 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _nth(order: int) -> str:
+    return {2: "2nd", 3: "3rd"}.get(order, f"{order}th")
 
 
 def _batched(step: Step) -> str:

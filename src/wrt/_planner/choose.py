@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Direct
+from wrt._core.plan import Direct, Way
 from wrt._planner.strategies.direct import direct
 
 
-def choose(ask: Ask, *, can_push: bool = True) -> Direct:
+def choose(ask: Ask, *, can_push: bool = True, way: Way | None = None) -> Direct:
     """The plan for a question. A single row or column never pays for planning."""
-    return direct(ask.m, ask.n, can_push=can_push)
+    return direct(ask.m, ask.n, can_push=can_push, way=way)

@@ -22,6 +22,7 @@ from wrt._run.columns import pull_columns, tangents
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
+from wrt._run.row import plain_row
 
 
 @dataclass(slots=True)
@@ -36,6 +37,12 @@ class Answer:
 def answer(ask: Ask) -> Answer:
     """The block that was asked for."""
     arrays = ask.y.record.backend.arrays
+    row = plain_row(ask) if ask.rows.size == 1 and ask.x.size else None
+    if row is not None:
+        array, linear, report = row
+        if not arrays.all_finite(array):
+            array = repair.non_finite(ask, linear, array, "pull", report)
+        return Answer(array, True, report)
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)
@@ -113,7 +120,7 @@ def raise_unless_independent(ask: Ask) -> None:
 def _run(ask: Ask) -> Answer | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     report = Report()
-    plan = choose(ask, can_push=bool(linear.push_rungs))
+    plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
     array = _push_all(ask, linear, plan, report) if plan.way == "push" else None
     if array is None:
         plan = plan if plan.way == "pull" else choose(ask, can_push=False)
@@ -121,7 +128,7 @@ def _run(ask: Ask) -> Answer | None:
     if array is None:
         return None
     report.strategy, report.because = plan.strategy, plan.because
-    report.notes.extend(ask.y.record.notes(ask.y, ask.x))
+    report.notes.extend(ask.x.notes)
     refuse_if_not_holomorphic(ask, linear, report)
     array = repair.non_finite(ask, linear, array, plan.way, report)
     return Answer(array, True, report)

@@ -8,13 +8,28 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wrt._core.plan import Way
+from wrt.errors import WrongQuery
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free)."""
+    """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free).
+
+    `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides).
+    """
 
     certify: bool = True
     memory: int | None = None
+    way: Way | None = None
+
+    def __post_init__(self) -> None:
+        if self.way not in (None, "pull", "push"):
+            raise WrongQuery(
+                f"wrt.options(way={self.way!r})",
+                "a Jacobian is swept by rows or by columns",
+                'write way="pull" for rows, way="push" for columns, or way=None for whichever costs less',
+            )
 
 
 _CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=Options())

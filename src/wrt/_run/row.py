@@ -1,0 +1,42 @@
+"""One row of an ordinary tensor: one plain pass of the engine, and nothing beside it that takes time.
+
+What a hand-written `autograd.grad(y[i], x)` costs is the measure here, so this file looks at each thing once. Whatever is
+not ordinary (complex numbers, elements scattered over several writes, a view that may mean its base, no path at all) is
+left to `execute.py`.
+"""
+
+from __future__ import annotations
+
+from wrt._core.ask import Ask
+from wrt._core.protocol import Array, Linear
+from wrt._core.report import Certificate, Report, Step
+from wrt._run.memory import SMALL, refuse_too_large
+from wrt._run.options import current
+
+ENGINE = Certificate("engine")
+
+
+def plain_row(ask: Ask) -> tuple[Array, Linear, Report] | None:
+    """The row as (1, n), the map it came from, and what ran; None where more has to be looked at."""
+    y, parts = ask.y, ask.x.parts
+    part = parts[0]
+    x = part.value
+    record = y.record
+    arrays = record.backend.arrays
+    if len(parts) > 1 or part.into is not None or part.component or arrays.is_complex(y) or arrays.is_complex(x):
+        return None
+    chosen = current()
+    if chosen.way is not None or not record.has_history(y) or not record.has_history(x) or record.same(y, x):
+        return None
+    if chosen.memory is not None or x.size * arrays.itemsize(x) > SMALL:
+        refuse_too_large(ask)
+    linear = record.linear(y, (x,))
+    rung = linear.pull_rungs[-1]
+    (gradient,) = linear.pull(arrays.one_hot(y, ask.rows.positions), rung)
+    if gradient is None:
+        return None
+    gradient = arrays.reshape(gradient, (1, x.size))
+    if not part.elements.everything:
+        gradient = arrays.take(gradient, part.elements.positions, 1)
+    report = Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(ask.x.notes), ENGINE)
+    return gradient, linear, report

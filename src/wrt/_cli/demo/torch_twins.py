@@ -80,16 +80,19 @@ def hidden_in_a_sum() -> Iterator[Evidence]:
 
 def element_of_the_same_tensor() -> Iterator[Evidence]:
     x = leaf(10)
-    with wrt.record():
+    with wrt.record() as t:
         h = torch.zeros(10, dtype=torch.float64)
         h[0] = x[0]
         for k in range(1, 10):
             h[k] = 0.9 * torch.sin(h[k - 1]) + x[k]
+        wrt.tap("h", h)
     expected = 1.0
     for k in range(3, 9):
         expected *= 0.9 * np.cos(h[k].item())
     yield asked("d(h)[9] / d(h)[3]", d(h)[9] / d(h)[3], expected, "the chain rule in a plain loop")
     yield asked("d(h)[3] / d(h)[9]", d(h)[3] / d(h)[9], 0.0, "h[3] was there first")
+    writes = len(t["h"].writes)
+    yield Shown(f"the recording saw {writes} writes into h, and knows which one each element is from", writes == 10)
 
 
 # ------------------------------------------------------------------ 2

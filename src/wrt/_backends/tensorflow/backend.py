@@ -1,0 +1,108 @@
+"""TensorFlow as a backend: what it owns, how a run is recorded, and how its tensors become Values."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from wrt._backends.tensorflow import compat, refusals
+from wrt._backends.tensorflow.arrays import TensorFlowArrays
+from wrt._backends.tensorflow.record import OPEN, Recorder
+from wrt._backends.tensorflow.recording import TensorFlowRecording
+from wrt._core.protocol import Arrays
+from wrt._core.value import Value
+
+COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+
+
+class TensorFlowBackend:
+    name = "tensorflow"
+    arrays: Arrays = TensorFlowArrays()
+
+    def __init__(self) -> None:
+        self._recordings: list[weakref.ref[TensorFlowRecording]] = []
+        self._last: TensorFlowRecording | None = None  # so that `with wrt.record():` without a name can be asked about
+
+    def owns(self, obj: Any) -> bool:
+        known = (tf.Tensor, tf.Module, *COMPOSITE)
+        return TensorFlowRecording.is_tensor(obj) or isinstance(obj, known) or _is_layer(obj)
+
+    def lift(self, obj: Any) -> Value:
+        if isinstance(obj, COMPOSITE):
+            raise refusals.composite(obj)
+        if not TensorFlowRecording.is_tensor(obj):
+            raise refusals.symbolic(obj)
+        dtype = compat.plain_variable(obj).dtype
+        if not (dtype.is_floating or dtype.is_complex):
+            raise refusals.not_a_float("it", dtype.name)
+        for reference in reversed(self._recordings):
+            recording = reference()
+            found = None if recording is None else recording.find(obj)
+            if found is not None:
+                return found
+        raise refusals.bare(obj)
+
+    def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
+        """The trainable variables of a model, or the tensors of a container, and how to put answers in their places."""
+        if _is_layer(obj) or (isinstance(obj, tf.Module) and not isinstance(obj, tf.Variable)):
+            named = {getattr(variable, "path", variable.name): variable for variable in obj.trainable_variables}
+            return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
+        leaves = tf.nest.flatten(obj)
+        if len(leaves) == 1 and leaves[0] is obj:
+            return None
+        return leaves, lambda answers: tf.nest.pack_sequence_as(obj, answers)
+
+    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TensorFlowRecording:
+        """Run f once, for real, and remember the run."""
+        recorder = self._recorder()
+        with recorder.listening() as recording:
+            for leaf in tf.nest.flatten((args, kwargs)):
+                if recording.is_tensor(leaf):
+                    recorder.meet(recording.taped(leaf))
+            recording.inputs, recording.keywords = _values(recording, list(args)), _values(recording, kwargs)
+            output = f(*args, **kwargs)
+            for leaf in tf.nest.flatten(output):
+                if recording.is_tensor(leaf):
+                    recorder.meet(recording.taped(leaf))  # a constant that no operation made
+            recording.output = _values(recording, output)
+        return recording
+
+    @contextmanager
+    def record(self, **options: Any) -> Iterator[TensorFlowRecording]:
+        """The same around a block of the user's code; tensors that have names are kept: `values` is always so."""
+        with self._recorder().listening() as recording:
+            yield recording
+
+    def tap(self, name: str, tensor: Any, frame: FrameType | None) -> None:
+        """Name a tensor in every recording of this thread that is running."""
+        for recorder in OPEN.recorders:
+            recorder.name(name, tensor, frame)
+
+    def _recorder(self) -> Recorder:
+        recorder = Recorder(self)
+        self._recordings = [r for r in self._recordings if r() is not None]
+        self._recordings.append(weakref.ref(recorder.recording))
+        self._last = recorder.recording
+        return recorder
+
+    def capabilities(self) -> dict[str, str]:
+        return {}
+
+
+def _values(recording: TensorFlowRecording, tree: Any) -> Any:
+    return tf.nest.map_structure(lambda leaf: recording.lift(leaf) if recording.is_tensor(leaf) else leaf, tree)
+
+
+def _is_layer(obj: Any) -> bool:
+    keras = sys.modules.get("keras")
+    layer = getattr(getattr(keras, "layers", None), "Layer", None)
+    return layer is not None and isinstance(obj, layer)
+
+
+BACKEND = TensorFlowBackend()

@@ -1,0 +1,258 @@
+"""Every use of TensorFlow's private or drifting API. Written against 2.18 to 2.21."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import execute, imperative_grad
+from tensorflow.python.eager import record as tape_stack
+from tensorflow.python.eager import tape as tape_lib
+from tensorflow.python.framework import constant_op, op_callbacks, ops
+from tensorflow.python.ops.parallel_for import pfor
+
+Tensor = Any  # tf.Tensor, or the handle of a variable
+Callback = Callable[..., None]
+
+EagerTensor = ops.EagerTensor
+RESOURCE = tf.resource.as_datatype_enum
+FLOATS = frozenset(
+    dtype.as_datatype_enum
+    for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
+)
+CARRIES_GRADIENT = FLOATS | {tf.variant.as_datatype_enum}
+
+READS_VARIABLE = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "ResourceStridedSlice"})
+LOOKS_AT_VARIABLE = READS_VARIABLE | {"VariableShape", "VarIsInitializedOp", "DestroyResourceOp", "VarHandleOp"}
+"""Operations that leave a variable as it is; any other one that takes its handle writes to it."""
+
+
+class _Quiet(threading.local):
+    depth = 0
+
+
+_quiet = _Quiet()
+
+
+# ---------------------------------------------------------------- the tape
+
+
+def open_tape() -> Any:
+    tape = tf.GradientTape(persistent=True)
+    tape.__enter__()
+    return tape
+
+
+def close_tape(tape: Any) -> None:
+    tape.__exit__(None, None, None)
+
+
+@contextmanager
+def reopened(tape: Any) -> Iterator[None]:
+    """Let the tape go on recording: what is computed inside can be differentiated by it again."""
+    if tape._recording:
+        yield
+        return
+    tape._push_tape()
+    try:
+        yield
+    finally:
+        tape._pop_tape()
+
+
+def watch(tape: Any, tensor: Tensor) -> None:
+    tape_lib.watch(tape._tape, tensor)
+
+
+def tapes_are_stopped() -> bool:
+    return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
+
+
+def record_by_hand(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequence[Tensor]) -> None:
+    """Put an operation on the tape after it ran: its inputs were not watched yet when it did."""
+    execute.record_gradient(op, list(inputs), attributes, list(outputs))
+
+
+def pull(tape: Any, y: Tensor, sources: Sequence[Tensor], seed: Tensor) -> list[Any]:
+    """The plain pass: the tape's own gradient, without the remarks `GradientTape.gradient` makes inside its block."""
+    found: list[Any] = imperative_grad.imperative_grad(tape._tape, [y], list(sources), output_gradients=[seed])
+    return found
+
+
+def pull_many(tape: Any, ys: Sequence[Tensor], sources: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Any]:
+    pulled = imperative_grad.imperative_grad(tape._tape, list(ys), list(sources), output_gradients=list(seeds))
+    found: list[Any] = pulled
+    return found
+
+
+@contextmanager
+def second_tape(seed: Tensor) -> Iterator[Any]:
+    """A tape of our own that sees how a pull depends on its seed; other tapes stay as they are."""
+    stopped = tapes_are_stopped()
+    if stopped:
+        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+    try:
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(seed)
+            yield tape
+    finally:
+        if stopped:
+            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+def batched(one: Callable[[Tensor], Any], size: int) -> Callable[[Tensor], Any]:
+    """`one` for `size` seeds at a time, traced once; raises where an operation has no batching rule."""
+
+    def many(seeds: Tensor) -> Any:
+        return pfor_all(lambda k: one(tf.gather(seeds, k)), size)
+
+    return tf.function(many, autograph=False, reduce_retracing=False)
+
+
+def pfor_all(body: Callable[[Tensor], Any], size: int) -> Any:
+    from tensorflow.python.ops.parallel_for import control_flow_ops
+
+    return control_flow_ops.pfor(body, size, fallback_to_while_loop=False)
+
+
+NO_RULE = (ValueError, LookupError, NotImplementedError, pfor.ConversionNotImplementedError)
+
+
+# ---------------------------------------------------------------- stepping aside
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Work of our own: no recording of ours logs it."""
+    _quiet.depth += 1
+    try:
+        yield
+    finally:
+        _quiet.depth -= 1
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Unseen by our recordings, and by every tape of the user."""
+    with unseen(), tape_stack.stop_recording():
+        yield
+
+
+def is_quiet() -> bool:
+    return _quiet.depth > 0
+
+
+# ---------------------------------------------------------------- operations
+
+
+def add_callback(callback: Callback) -> None:
+    op_callbacks.add_op_callback(callback)
+
+
+def remove_callback(callback: Callback) -> None:
+    op_callbacks.remove_op_callback(callback)
+
+
+def gradient_is_registered(op: str) -> bool | None:
+    """True, False where TensorFlow declares it not differentiable, None where it says nothing."""
+    try:
+        return ops._gradient_registry.lookup(op) is not None
+    except LookupError:
+        return None
+
+
+@contextmanager
+def functions_run_eagerly() -> Iterator[None]:
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def reads_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
+    """Call `notice` for every tensor whose numbers leave TensorFlow through Python: numpy(), float(), __array__()."""
+    owner = ops._EagerTensorBase
+    original = owner._numpy
+
+    def noticed(self: Any) -> Any:
+        notice(self)
+        return original(self)
+
+    owner._numpy = noticed
+    try:
+        yield
+    finally:
+        owner._numpy = original
+
+
+@contextmanager
+def arrays_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
+    """Call `notice` for every tensor that is made of a NumPy array."""
+    original = constant_op.convert_to_eager_tensor
+
+    def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
+        made = original(value, *rest, **keywords)
+        if isinstance(value, (np.ndarray, np.generic)):
+            notice(made)
+        return made
+
+    constant_op.convert_to_eager_tensor = noticed
+    try:
+        yield
+    finally:
+        constant_op.convert_to_eager_tensor = original
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def number(tensor: Tensor) -> int:
+    """A number no other tensor of this process ever has."""
+    found: int = tensor._id
+    return found
+
+
+def next_number() -> int:
+    """Tensors made from now on have larger numbers."""
+    return number(tf.constant(0))
+
+
+def kind(tensor: Tensor) -> int:
+    found: int = tensor._datatype_enum()
+    return found
+
+
+def shape(tensor: Tensor) -> tuple[int, ...]:
+    found: tuple[int, ...] = tensor._shape_tuple()
+    return found
+
+
+def dtype_of(enum: int) -> Any:
+    return tf.dtypes.as_dtype(enum)
+
+
+def handle(variable: Any) -> Tensor:
+    """What the tape knows a variable by."""
+    return variable.handle
+
+
+def keras_variable() -> Any:
+    """Keras' own variable class, if Keras is in use."""
+    import sys
+
+    keras = sys.modules.get("keras")
+    return getattr(keras, "Variable", None) if keras is not None else None
+
+
+def plain_variable(obj: Any) -> Any:
+    """The tf.Variable inside Keras' own; anything else as it is."""
+    wrapper = keras_variable()
+    return obj.value if wrapper is not None and isinstance(obj, wrapper) else obj

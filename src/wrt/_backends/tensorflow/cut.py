@@ -1,0 +1,106 @@
+"""Nothing flows back from y to x: proven independence, a cut at a known line, or not enough to tell."""
+
+from __future__ import annotations
+
+from wrt._backends.tensorflow.log import Leak, Log
+from wrt._core.where import Spot, place
+from wrt.errors import GradientCut, NoPath
+
+
+def why_unreached(log: Log, y: int, x: int) -> bool | Exception:
+    """True when the recorded data flow proves that y does not depend on x."""
+    if x not in log.tensors or y not in log.tensors:
+        return NoPath(
+            "no gradient path from x to y",
+            "one of the two was not met while the run was recorded",
+            "compute both inside one `with wrt.record() as t:`",
+        )
+    path = log.between(x, y)
+    if path:
+        return _cut(log, path)
+    left = _left(log, y, x)
+    if left is not None:
+        return left
+    return True
+
+
+def _cut(log: Log, path: list[int]) -> GradientCut:
+    """The first operation on the way that lets no gradient through."""
+    for index in path:
+        if log.gradient(index) == "cut":
+            return _named(log, index)
+    return GradientCut(
+        "no gradient path from x to y",
+        f"y is computed from x by {len(path)} operations, and the gradient of one of them does not reach its input",
+        "a @tf.custom_gradient on the way, or an input that only selects: ask for what it selects from",
+    )
+
+
+def _named(log: Log, index: int) -> GradientCut:
+    operation = log.operations[index]
+    line = _line(operation.spot)
+    if any(number < 0 for number in operation.outputs):
+        return GradientCut(
+            "no gradient path from x to y",
+            f"{line} assigns to a variable, and TensorFlow keeps no gradient of an assignment",
+            "use the value itself instead of reading it back from the variable, or ask for d(y) / d(variable)",
+        )
+    if index in log.blind:
+        return GradientCut(
+            "no gradient path from x to y",
+            f"{line} calls a compiled function with a tensor that the recording had not met before",
+            "hand it over as an argument of wrt.trace(f, x), or bind it to a variable inside the recording first",
+        )
+    what = "stops every tape" if operation.stopped else f"{_words(operation.op)} cuts the path"
+    return GradientCut(
+        "no gradient path from x to y",
+        f"y is computed from x, but {line} {what}",
+        f"remove {_remedy(operation.op)}, or ask for d(y) / d(what this line makes)",
+    )
+
+
+def _left(log: Log, y: int, x: int) -> NoPath | None:
+    """Numbers that went through NumPy or Python may have come back as a constant: then nothing is proven."""
+    tensors, _ = log.ancestors([y])
+    for number in sorted(tensors):
+        if number in log.from_numpy and number > x:
+            return NoPath(
+                "no gradient path from x to y",
+                f"{_line(log.from_numpy[number])} uses a NumPy array, and what that was made of is not recorded",
+                "compute it with TensorFlow, or make it a tensor before the recording if it does not depend on x",
+            )
+    leak = _first_leak(log, x)
+    fresh = [n for n in tensors if log.first_seen.get(n, -1) >= (leak.after if leak else 0) and n > log.start]
+    if leak is None or not fresh:
+        return None
+    return NoPath(
+        "no gradient path from x to y",
+        f"{_line(leak.spot)} reads a number computed from x into Python, and y uses a constant made afterwards",
+        "keep the value a tensor: write tf operations instead of .numpy() or float()",
+    )
+
+
+def _first_leak(log: Log, x: int) -> Leak | None:
+    for leak in log.leaks:
+        if leak.number == x or log.between(x, leak.number):
+            return leak
+    return None
+
+
+def _line(spot: Spot | None) -> str:
+    if spot is None:
+        return "a line of a library"
+    where = place(*spot)
+    return f"{where}  {where.text}".rstrip()
+
+
+def _words(op: str) -> str:
+    return {"StopGradient": "(tf.stop_gradient)", "ArgMax": "(tf.argmax)", "Cast": "(tf.cast)"}.get(op, f"({op})")
+
+
+def _remedy(op: str) -> str:
+    if op == "StopGradient":
+        return "tf.stop_gradient"
+    if op == "Cast":
+        return "the cast to whole numbers"
+    return f"{op}, which has no gradient"

@@ -1,0 +1,173 @@
+"""Every operation of one run by the numbers of its tensors: the complete data flow, without the tensors.
+
+A variable has one number until something writes to it, and a new one after each write, so that what was read before the
+write does not seem to depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from wrt._backends.tensorflow import compat
+from wrt._core.graph import Gradient, Graph, Node, Tensor, Write
+from wrt._core.where import Spot, Where, place
+
+
+class Operation(NamedTuple):
+    """One operation that ran."""
+
+    op: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    spot: Spot | None
+    layer: str
+    stopped: bool  # every tape was told not to look
+
+
+class Leak(NamedTuple):
+    """Numbers of a tensor that were read into Python."""
+
+    number: int
+    after: int  # how many operations had run
+    spot: Spot | None
+
+
+class Log:
+    """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start  # tensors with smaller numbers are older than the recording
+        self.operations: list[Operation] = []
+        self.tensors: dict[int, tuple[tuple[int, ...], int]] = {}
+        self.producer: dict[int, int] = {}
+        self.first_seen: dict[int, int] = {}  # tensors that no recorded operation made -> operations before them
+        self.from_numpy: dict[int, Spot | None] = {}  # arrays that became tensors while recording
+        self.leaks: list[Leak] = []
+        self.current: dict[int, int] = {}  # handle of a variable -> its number since the last write
+        self.blind: set[int] = set()  # operations whose gradient could not be recorded after the fact
+        self._writes = 0
+
+    def add(self, operation: Operation) -> int:
+        self.operations.append(operation)
+        index = len(self.operations) - 1
+        for number in operation.outputs:
+            self.producer[number] = index
+        return index
+
+    def met(self, number: int) -> None:
+        """A tensor that came from outside."""
+        self.first_seen.setdefault(number, len(self.operations))
+
+    def rewritten(self, handle: int) -> int:
+        """The number of a variable after one more write."""
+        self._writes += 1
+        number = -self._writes
+        self.tensors[number] = self.tensors[self.number(handle)]
+        self.current[handle] = number
+        return number
+
+    def number(self, handle: int) -> int:
+        return self.current.get(handle, handle)
+
+    # ---------------------------------------------------------------- data flow
+
+    def where(self, number: int) -> Where | None:
+        index = self.producer.get(number)
+        spot = None if index is None else self.operations[index].spot
+        return None if spot is None else place(*spot)
+
+    def ancestors(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
+        """Every tensor these were computed from (themselves included), and the operations that did it."""
+        waiting = list(numbers)
+        tensors = set(waiting)
+        operations: set[int] = set()
+        while waiting:
+            index = self.producer.get(waiting.pop())
+            if index is None or index in operations:
+                continue
+            operations.add(index)
+            for number in self.operations[index].inputs:
+                if number not in tensors:
+                    tensors.add(number)
+                    waiting.append(number)
+        return tensors, operations
+
+    def between(self, x: int, y: int) -> list[int]:
+        """The operations on the way from x to y, in the order they ran; empty where y does not depend on x."""
+        _, candidates = self.ancestors([y])
+        reached = {x}
+        on_the_way = []
+        for index in sorted(candidates):
+            operation = self.operations[index]
+            if not reached.isdisjoint(operation.inputs):
+                reached.update(operation.outputs)
+                on_the_way.append(index)
+        return on_the_way if y in reached else []
+
+    def gradient(self, index: int) -> Gradient:
+        """Whether a gradient passes through an operation."""
+        operation = self.operations[index]
+        if not any(self._carries(number) for number in operation.inputs):
+            return "none"
+        if operation.stopped or index in self.blind or not any(map(self._carries, operation.outputs)):
+            return "cut"
+        return "cut" if compat.gradient_is_registered(operation.op) is False or _writes(operation) else "yes"
+
+    def _carries(self, number: int) -> bool:
+        return self.tensors[number][1] in compat.CARRIES_GRADIENT or self.tensors[number][1] == compat.RESOURCE
+
+    # ---------------------------------------------------------------- plain data
+
+    def graph(
+        self,
+        inputs: list[int],
+        outputs: list[int],
+        names: Callable[[int], tuple[str, ...]],
+        write: Callable[[int], Write | None],
+    ) -> Graph:
+        graph = Graph("tensorflow", inputs=inputs, outputs=outputs)
+        for number, (shape, enum) in self.tensors.items():
+            graph.tensors[number] = Tensor(
+                number,
+                shape,
+                compat.dtype_of(enum).name,
+                self.producer.get(number),
+                self._output_place(number),
+                names(number),
+                self._carries(number),
+            )
+        for index, operation in enumerate(self.operations):
+            spot = operation.spot
+            graph.nodes.append(
+                Node(
+                    index,
+                    operation.op,
+                    operation.inputs,
+                    operation.outputs,
+                    None if spot is None else place(*spot),
+                    operation.layer,
+                    self.gradient(index),
+                    write(index),
+                    self._notes(index),
+                )
+            )
+        return graph
+
+    def _output_place(self, number: int) -> int:
+        index = self.producer.get(number)
+        return 0 if index is None else self.operations[index].outputs.index(number)
+
+    def _notes(self, index: int) -> tuple[str, ...]:
+        operation = self.operations[index]
+        if operation.stopped:
+            return ("every tape was stopped here: a custom gradient, or a recomputed block",)
+        if _writes(operation):
+            return ("a write to a variable carries no gradient",)
+        if index in self.blind:
+            return ("a compiled function met this tensor before the recording knew it",)
+        return ()
+
+
+def _writes(operation: Operation) -> bool:
+    return any(number < 0 for number in operation.outputs)

@@ -1,0 +1,253 @@
+"""One recorded run of TensorFlow code: its tape, its data flow, its names, and every functional update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.cut import why_unreached
+from wrt._backends.tensorflow.log import Log
+from wrt._backends.tensorflow.moment import Moment
+from wrt._backends.tensorflow.refusals import another_run, not_a_float
+from wrt._backends.tensorflow.sweep import TapeLinear
+from wrt._backends.tensorflow.writes import Update
+from wrt._core.bindings import Binding, Bindings
+from wrt._core.graph import Graph, Write
+from wrt._core.index import Elements
+from wrt._core.protocol import Backend, Record
+from wrt._core.value import Part, Side, Value
+from wrt._core.where import Where, place
+
+
+class TensorFlowRecording:
+    """What is known of a run once it is over (and while it goes on)."""
+
+    def __init__(self, backend: Backend, open_tape: Callable[[], Any], start: int) -> None:
+        self.backend = backend
+        self.log = Log(start)
+        self.tape: Any = None
+        self.output: Any = None
+        self.inputs: list[Any] = []
+        self.keywords: dict[str, Any] = {}
+        self.names = Bindings()
+        self.updates: dict[int, Update] = {}
+        self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
+        self._open_tape = open_tape
+        self._values: dict[int, Value] = {}
+        self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
+        self._reads: dict[int, dict[int, list[tuple[str, Any]]]] = {}  # handle -> version -> reads of it
+
+    def open(self) -> Any:
+        self.tape = self._open_tape()
+        return self.tape
+
+    # ---------------------------------------------------------------- Values
+
+    @staticmethod
+    def is_tensor(obj: Any) -> bool:
+        wrapper = compat.keras_variable()
+        return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
+
+    @staticmethod
+    def taped(obj: Any) -> Any:
+        """What the tape knows a tensor or a variable by."""
+        plain = compat.plain_variable(obj)
+        return compat.handle(plain) if isinstance(plain, tf.Variable) else plain
+
+    def lift(self, obj: Any) -> Value:
+        """The one Value of a tensor or variable in this run."""
+        plain = compat.plain_variable(obj)
+        taped = self.taped(plain)
+        number = compat.number(taped)
+        found = self._values.get(number)
+        if found is None:
+            variable = plain if isinstance(plain, tf.Variable) else None
+            moment = Moment(number, taped, variable)
+            name = next(iter(self._called.get(number, ())), "")
+            found = self._values[number] = Value(self, moment, tuple(plain.shape), plain.dtype, name)
+        return found
+
+    def find(self, obj: Any) -> Value | None:
+        if not self.is_tensor(obj) or compat.number(self.taped(obj)) not in self.log.tensors:
+            return None
+        return self.lift(obj)
+
+    def bind(self, binding: Binding) -> None:
+        """A name means a Value from now on."""
+        self.names.add(binding)
+        self._called.setdefault(binding.object.key.number, {})[binding.name] = None
+
+    def bound(self, binding: Binding) -> Value:
+        return replace(binding.object, name=binding.name)
+
+    def value(self, value: Value) -> Any:
+        if value.key.variable is None:
+            return value.key.tensor
+        with compat.undisturbed():
+            return value.key.variable.read_value()
+
+    def where(self, value: Value) -> Where | None:
+        return self.log.where(self.number(value))
+
+    def number(self, value: Value) -> int:
+        """Its number in the log: of a variable, the one since its last write."""
+        return self.log.number(value.key.number)
+
+    def join(self, other: Record) -> Record | None:
+        return self if other.backend is self.backend else None  # a tensor of two runs is asked about in y's
+
+    def own(self, value: Value) -> Value:
+        """The same tensor in this run; refused where this run never met it."""
+        if value.record is self:
+            return value
+        if value.key.number not in self.log.tensors:
+            raise another_run()
+        return self.lift(value.key.variable if value.key.variable is not None else value.key.tensor)
+
+    # ---------------------------------------------------------------- variables
+
+    def note_read(self, handle: Any, op: str, read: Any) -> None:
+        number = compat.number(handle)
+        self._reads.setdefault(number, {}).setdefault(self.log.number(number), []).append((op, read))
+
+    def rewritten(self, handle: Any) -> int:
+        return self.log.rewritten(compat.number(handle))
+
+    def sources(self, value: Value) -> list[Any]:
+        """The tensors of the tape whose gradients together are the gradient of a Value.
+
+        A variable that was assigned to between two reads means its value since then: the reads of that version.
+        """
+        versions = self._reads.get(value.key.number, {})
+        if value.key.variable is None or len(versions) < 2:
+            return [value.key.tensor]
+        return [read for _, read in list(versions.values())[-1]]
+
+    # ---------------------------------------------------------------- writes
+
+    def chain(self, value: Value) -> list[Update]:
+        """The updates that led to a tensor under one name, the first one first."""
+        found: list[Update] = []
+        update = self.updates.get(value.key.number)
+        while update is not None:
+            found.append(update)
+            earlier = self.updates.get(compat.number(update.before))
+            update = earlier if earlier is not None and self._one_name(update.before, update.after) else None
+        if found and not self._one_name(found[-1].before, found[-1].after):
+            return []  # one update of a tensor with another name: an ordinary operation
+        return found[::-1]
+
+    def _one_name(self, before: Any, after: Any) -> bool:
+        here, there = self._names_of(compat.number(before)), self._names_of(compat.number(after))
+        return not here or not there or not here.isdisjoint(there)
+
+    def _names_of(self, number: int) -> set[str]:
+        return {name for name in self._called.get(number, ()) if not name.endswith("()")}
+
+    def versions(self, value: Value) -> list[Value]:
+        """The buffer before the first write, then after each."""
+        chain = self.chain(value)
+        return [self.lift(chain[0].before), *(self.lift(update.after) for update in chain)] if chain else [value]
+
+    def writes(self, value: Value) -> list[Write]:
+        value = self.own(value)
+        chain = self.chain(value)
+        return [self._write(update, k, value.key.number) for k, update in enumerate(chain, 1)]
+
+    @staticmethod
+    def _write(update: Update, k: int, buffer: int) -> Write:
+        where = None if update.spot is None else place(*update.spot)
+        with compat.undisturbed():
+            return Write(buffer, k, len(update.positions), update.region(), where)
+
+    def at(self, value: Value, k: int) -> tuple[Value, Elements]:
+        versions = self.versions(self.own(value))
+        if not 0 <= k < len(versions):
+            from wrt._backends.tensorflow.refusals import written_less_often
+
+            raise written_less_often(k, len(versions) - 1)
+        return versions[k], Elements.all(versions[k].shape)
+
+    # ---------------------------------------------------------------- questions
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        value = self.own(value)
+        chain = self.chain(value)
+        if not chain:
+            return Side(elements.shape, (Part(value, elements),), notes=self._assigned(value))
+        with compat.undisturbed():
+            regions = [update.positions for update in chain]
+        owner = np.zeros(value.size, dtype=np.int64)
+        for k, region in enumerate(regions, 1):
+            owner[region] = k
+        versions = self.versions(value)
+        wanted = owner[elements.positions]
+        parts = tuple(
+            Part(versions[k], Elements.at(value.shape, elements.positions[wanted == k]), np.flatnonzero(wanted == k))
+            for k in np.unique(wanted)
+        )
+        if len(parts) == 1:
+            parts = (Part(parts[0].value, elements),)
+        return Side(elements.shape, parts or (Part(value, elements),), notes=_written_twice(regions, elements))
+
+    def _assigned(self, value: Value) -> tuple[str, ...]:
+        if len(self._reads.get(value.key.number, ())) < 2:
+            return ()
+        return ("the variable was assigned to between two reads: asked about its last value that was read",)
+
+    def same(self, y: Value, x: Value) -> bool:
+        return bool(y.key.number == x.key.number)
+
+    def has_history(self, value: Value) -> bool:
+        return compat.kind(value.key.tensor) in compat.FLOATS or value.key.variable is not None
+
+    def ready(self, y: Value, x: Side) -> None:
+        for value, letter in ((y, "y"), *((value, "x") for value in x.values)):
+            if not (value.dtype.is_floating or value.dtype.is_complex):
+                raise not_a_float(letter, value.dtype.name)
+
+    def linear(self, y: Value, xs: Sequence[Value]) -> TapeLinear:
+        return TapeLinear(self, y, [self.sources(x) for x in xs])
+
+    def unreached(self, y: Value, x: Value) -> bool | Exception:
+        return why_unreached(self.log, self.number(y), self.number(x))
+
+    def notes(self, y: Value, x: Side) -> list[str]:
+        return list(x.notes)
+
+    # ---------------------------------------------------------------- plain data
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The run as plain data, made when it is first asked for."""
+        writes = {update.index: update for update in self.updates.values()}
+
+        def write(index: int) -> Write | None:
+            update = writes.get(index)
+            if update is None:
+                return None
+            return self._write(update, len(self.chain(self.lift(update.after))), compat.number(update.after))
+
+        ends = [[v.key.number for v in _leaves(tree)] for tree in ([self.inputs, self.keywords], self.output)]
+        return self.log.graph(ends[0], ends[1], lambda number: tuple(self._called.get(number, ())), write)
+
+
+def _leaves(tree: Any) -> list[Value]:
+    return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, Value)]
+
+
+def _written_twice(regions: list[Any], elements: Elements) -> tuple[str, ...]:
+    counts = np.zeros(int(np.prod(elements.of, dtype=np.int64)), dtype=np.int64)
+    for region in regions:
+        counts[region] += 1
+    twice = int((counts[elements.positions] > 1).sum())
+    if not twice:
+        return ()
+    what = "1 element was" if twice == 1 else f"{twice} elements were"
+    return (f"{what} written more than once: asked about the value last written; .at(k) gives the others",)

@@ -1,0 +1,187 @@
+"""Pull and push on a recorded tape: the only place where wrt calls TensorFlow's gradients.
+
+One row at a time the tape runs its gradient functions eagerly. `pfor` runs many rows as one batch, but has to trace
+them first, which costs as much as some 60 to 150 rows (measured on five networks), so a few rows are pulled one by one.
+What was traced is kept: the same question again traces nothing. Pushing is double backward: the pull is linear in its
+seed, and a second tape differentiates it by that seed. A branch whose gradient cannot be differentiated again would be
+dropped, so every push is certified by the layers above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.refusals import engine
+from wrt._core.protocol import CannotBatch
+from wrt._core.value import Value
+from wrt.errors import EngineRefused
+
+if TYPE_CHECKING:
+    from wrt._backends.tensorflow.recording import TensorFlowRecording
+
+Tensor = Any
+Pulled = list[Tensor | None]
+
+PFOR = "pfor"
+ONE_BY_ONE = "one by one"
+DOUBLE_BACKWARD = "double backward"
+WORTH_TRACING = 64  # rows
+KEPT = 8  # traced sweeps of one recording
+
+
+class TapeLinear:
+    """The derivative of one tensor with respect to groups of sources; the gradients of a group are summed."""
+
+    pull_rungs: tuple[str, ...] = (PFOR, ONE_BY_ONE)
+    push_rungs: tuple[str, ...] = (f"{DOUBLE_BACKWARD}, {PFOR}", f"{DOUBLE_BACKWARD}, {ONE_BY_ONE}")
+
+    def __init__(self, recording: TensorFlowRecording, y: Value, groups: Sequence[Sequence[Tensor]]) -> None:
+        self.recording = recording
+        self.y = y
+        self.groups = groups
+        self.sources = [source for group in groups for source in group]
+        self._seed: Tensor | None = None
+        self._second: Any = None
+        self._pulled: Pulled = []
+
+    # ---------------------------------------------------------------- rows
+
+    def pull(self, seeds: Tensor, rung: str) -> Pulled:
+        with compat.undisturbed():
+            count = seeds.shape[0]
+            if rung == PFOR and count > 1:
+                return self._batch(seeds, "pull", self._pull_one)
+            rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
+            return [None if column[0] is None else _stacked(column) for column in zip(*rows, strict=True)]
+
+    def _pull_one(self, seed: Tensor) -> Pulled:
+        try:
+            found = compat.pull(self.recording.tape, self.y.key.tensor, self.sources, seed)
+        except (LookupError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
+            raise engine(error) from error
+        return _summed(self.groups, [_dense(gradient) for gradient in found])
+
+    def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
+        """The gradients as tensors of the same tape, which records how they are made."""
+        recording = self.recording
+        with compat.unseen(), compat.reopened(recording.tape):
+            rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
+            return [
+                None if column[0] is None else recording.lift(tf.stack(column)) for column in zip(*rows, strict=True)
+            ]
+
+    # ---------------------------------------------------------------- columns
+
+    def push(self, tangents: Sequence[Tensor | None], rung: str) -> Tensor | None:
+        with compat.undisturbed():
+            self._set_up_push()
+            live = [(g, t) for g, t in zip(self._pulled, tangents, strict=True) if g is not None and t is not None]
+            if not live:
+                return None
+            gradients = [g for g, _ in live]
+            columns = [t for _, t in live]
+
+            def one(*column: Tensor) -> Pulled:
+                return [self._push_one(gradients, column)]
+
+            if rung == self.push_rungs[0] and columns[0].shape[0] > 1:
+                if len(columns) > 1:
+                    raise CannotBatch("several tensors at once are pushed one by one")
+                (pushed,) = self._batch(columns[0], "push", one)
+                return pushed
+            return _stacked([one(*column)[0] for column in zip(*map(tf.unstack, columns), strict=True)])
+
+    def _push_one(self, gradients: Sequence[Tensor], column: Sequence[Tensor]) -> Tensor:
+        try:
+            found = compat.pull_many(self._second, gradients, [self._seed], column)[0]
+        except Exception as error:
+            raise CannotBatch(_first_line(error)) from error
+        return tf.zeros_like(self._seed) if found is None else _dense(found)
+
+    def _set_up_push(self) -> None:
+        if self._seed is not None:
+            return
+        seed = tf.zeros(self.y.shape, self.y.dtype)
+        try:
+            with compat.second_tape(seed) as second:
+                self._pulled = self._pull_one(seed)
+        except EngineRefused as error:
+            raise CannotBatch(error.where) from error
+        self._seed, self._second = seed, second
+
+    # ---------------------------------------------------------------- batches
+
+    def _batch(self, seeds: Tensor, way: str, one: Callable[[Tensor], Pulled]) -> Pulled:
+        """`one` for all seeds at once, traced the first time; a smaller last batch is filled up with zeros."""
+        count = seeds.shape[0]
+        traced = self.recording.traced
+        key = (way, self.y.key.number, tuple(compat.number(source) for source in self.sources))
+        if way == "push" or (key in traced and traced[key].size < count):
+            traced.pop(key, None)  # a push belongs to its own second tape
+        if key not in traced:
+            if count < WORTH_TRACING:
+                raise CannotBatch(f"{count} are swept faster one by one than a batch is traced")
+            while len(traced) >= KEPT:
+                traced.pop(next(iter(traced)))
+            traced[key] = Batch(one, count)
+        batch = traced[key]
+        try:
+            return batch(seeds)
+        except Exception as error:
+            traced.pop(key, None)
+            raise CannotBatch(_first_line(error)) from error
+
+
+class Batch:
+    """One sweep for `size` seeds, traced at its first call."""
+
+    def __init__(self, one: Callable[[Tensor], Pulled], size: int) -> None:
+        self.size = size
+        self._reached: list[int] = []
+        self._length = 0
+
+        def reached_only(seed: Tensor) -> Pulled:
+            found = one(seed)
+            self._length = len(found)
+            self._reached = [k for k, gradient in enumerate(found) if gradient is not None]
+            return [found[k] for k in self._reached]
+
+        self._many = compat.batched(reached_only, size)
+
+    def __call__(self, seeds: Tensor) -> Pulled:
+        count = seeds.shape[0]
+        if count < self.size:
+            seeds = tf.concat([seeds, tf.zeros((self.size - count, *seeds.shape[1:]), seeds.dtype)], 0)
+        found = self._many(seeds)
+        result: Pulled = [None] * self._length
+        for k, gradient in zip(self._reached, found, strict=True):
+            result[k] = gradient[:count] if count < self.size else gradient
+        return result
+
+
+def _summed(groups: Sequence[Sequence[Tensor]], gradients: Pulled) -> Pulled:
+    """One gradient for each group; None where nothing of the group is reached."""
+    result: Pulled = []
+    rest = iter(gradients)
+    for group in groups:
+        reached = [gradient for gradient in (next(rest) for _ in group) if gradient is not None]
+        result.append(None if not reached else reached[0] if len(reached) == 1 else tf.add_n(reached))
+    return result
+
+
+def _stacked(rows: Sequence[Tensor]) -> Tensor:
+    return tf.expand_dims(rows[0], 0) if len(rows) == 1 else tf.stack(rows)
+
+
+def _dense(gradient: Any) -> Tensor | None:
+    """The gradient of a gather comes as slices: which rows, and what to add there."""
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _first_line(error: Exception) -> str:
+    said = str(error).strip().splitlines()
+    return said[0][:160] if said else type(error).__name__

@@ -6,9 +6,10 @@ from typing import Any
 
 from wrt import _backends
 from wrt._core.index import Elements, Shape
+from wrt._core.protocol import Backend
 from wrt._core.value import Value
 from wrt._notation.derivative import Derivative
-from wrt._notation.tree import Tree, tree_of
+from wrt._notation.tree import Tree, further, tree_of
 from wrt.errors import DifferentRuns, NotATensor
 
 
@@ -30,15 +31,19 @@ class Differential:
         return Differential(self.value, self.elements.pick(index))
 
     def __truediv__(self, x: Any) -> Any:
-        if isinstance(x, Differential):
+        if type(x) is Differential:
             return derivative(self, x)
         if isinstance(x, Tree):
-            return x.map_under(self)
+            return x.answers(lambda leaf: derivative(self, leaf, check=False))
         raise NotATensor(
             f"d(y) / {type(x).__name__}", "a derivative is taken with respect to d(x), not to x", "write d(y) / d(x)"
         )
 
     def __rtruediv__(self, y: Any) -> Any:
+        """A tree of derivatives goes on leaf by leaf: `d(loss) / d(model) / d(x)`."""
+        again = further(y, self)
+        if again is not None:
+            return again
         raise NotATensor(
             f"{type(y).__name__} / d(x)", "only d(y) can be divided by d(x)", "write d(y) / d(x)"
         )
@@ -56,6 +61,10 @@ def d(obj: Any) -> Any:
     >>> float(d(y)[2] / d(x)[2])
     6.0
     """
+    known = _TENSORS.get(type(obj))
+    if known is not None:
+        value = known.lift(obj)
+        return Differential(value, Elements.all(value.shape))
     if isinstance(obj, (Differential, Tree)):
         return obj
     asked = getattr(obj, "__wrt_differential__", None)  # handles of a recording
@@ -65,6 +74,7 @@ def d(obj: Any) -> Any:
         if backend.owns(obj):
             tree = backend.tree(obj)
             if tree is None:
+                _TENSORS[type(obj)] = backend
                 value = backend.lift(obj)
                 return Differential(value, Elements.all(value.shape))
             return tree_of(tree, d)
@@ -74,6 +84,9 @@ def d(obj: Any) -> Any:
             return tree_of(tree, d)
     _backends.owner(obj)
     raise AssertionError("owner() raises for what nobody owns")
+
+
+_TENSORS: dict[type, Backend] = {}  # types that were met already: no backend has to be asked again whose they are
 
 
 def _is_side(leaf: Any) -> bool:

@@ -13,19 +13,19 @@ from wrt._core.index import Elements, Shape, split
 from wrt._core.report import Certificate
 from wrt._core.value import Part, Side, Value
 from wrt._notation.explain import Explanation
+from wrt._notation.shared import SharedPass
+from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt.errors import NotATensor, WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from wrt._notation.shared import SharedPass
-
 
 class Derivative:
     """`d(y)[i] / d(x)[j]`: lazy, exact, indexable, a linear operator.
 
-    The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` and `u @ J`, or take `J.value`.
+    The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` or `u @ J`, take `J.value`.
     """
 
     __slots__ = ("__weakref__", "_answer", "_entries", "_shared", "_sides", "_transposed", "_y", "rows")
@@ -46,7 +46,7 @@ class Derivative:
         self._entries = entries
         self._transposed = transposed
         self._answer: execute.Answer | None = None
-        self._shared: SharedPass | None = None
+        self._shared: tuple[SharedPass, int] | None = None
 
     # ---------------------------------------------------------------- what it is
 
@@ -89,7 +89,19 @@ class Derivative:
         """Whether a gradient path leads from x to y; False where the answer is exact zeros or an error."""
         if self._answer is not None:
             return self._answer.connected
-        return execute.connected(self.ask)
+        return not self.known_unconnected and execute.connected(self.ask)
+
+    @property
+    def known_unconnected(self) -> bool:
+        """Whether the passes of its tree have shown already that no path leads here."""
+        return self._shared is not None and self._shared[0].misses(self._shared[1])
+
+    @property
+    def known(self) -> execute.Answer | None:
+        """The answer, where it is there already, by this derivative's own passes or by those of its tree."""
+        if self._answer is None and self.order == 1 and self._shared is not None and self._shared[0].ran:
+            self._answer = self._shared[0].take(self._shared[1])
+        return self._answer
 
     @property
     def T(self) -> Derivative:
@@ -119,11 +131,11 @@ class Derivative:
     def _with_entries(self, entries: Elements) -> Derivative:
         return Derivative(self._y, self.rows, self._sides, entries=entries, transposed=self._transposed)
 
-    def __truediv__(self, z: Any) -> Derivative:
+    def __truediv__(self, z: Any) -> Any:
         """Differentiate once more: `d(y) / d(x) / d(z)`."""
-        from wrt._notation.d import Differential
-
-        if not isinstance(z, Differential):
+        if isinstance(z, Tree):
+            return z.answers(lambda leaf: self / leaf)
+        if not isinstance(getattr(z, "elements", None), Elements):
             raise NotATensor(
                 f"d(y) / d(x) / {type(z).__name__}", "higher derivatives go on with d(...)", "write d(y) / d(x) / d(z)"
             )
@@ -138,9 +150,9 @@ class Derivative:
 
     # ---------------------------------------------------------------- values
 
-    def share(self, shared: SharedPass) -> None:
+    def share(self, shared: SharedPass, place: int) -> None:
         """Answer together with the other leaves of a tree."""
-        self._shared = shared
+        self._shared = (shared, place)
 
     def _answered(self) -> execute.Answer:
         if self._answer is None:
@@ -149,8 +161,9 @@ class Derivative:
             elif self._entries is not None:
                 self._answer = self._entries_answer()
             else:
-                shared = self._shared.take(self) if self._shared is not None else None
-                self._answer = shared or execute.answer(self.ask)
+                shared, place = self._shared or (None, 0)
+                together = None if shared is None else shared.take(place)
+                self._answer = together or execute.answer(self.ask)
         return self._answer
 
     def _entries_answer(self) -> execute.Answer:
@@ -238,13 +251,13 @@ class Derivative:
 
     def explain(self) -> Explanation:
         """The plan before it runs, what ran once it has."""
-        report = self._answer.report if self._answer is not None else None
+        report = self.known.report if self.known is not None else None
         return Explanation.of(self.ask, self.shape, self.order, report)
 
     @property
     def certificate(self) -> Certificate | None:
         """The evidence for the answer; None until it is computed."""
-        return self._answer.report.certificate if self._answer is not None else None
+        return self.known.report.certificate if self.known is not None else None
 
     def __repr__(self) -> str:
         from wrt._notation.text import one_line
@@ -255,7 +268,9 @@ class Derivative:
 def narrowed(side: Side, index: Any) -> Side:
     """A side with an index applied to its own shape."""
     picked = Elements.all(side.shape).pick(index)
-    return replace(_columns_of(side, picked.positions), shape=picked.shape) if _scattered(side) else _simple(side, index)
+    if not _scattered(side):
+        return _simple(side, index)
+    return replace(_columns_of(side, picked.positions), shape=picked.shape)
 
 
 def _scattered(side: Side) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from wrt._core.index import Elements
 from wrt._core.value import Side
 from wrt._planner.choose import choose
+from wrt._run.execute import is_identity
+from wrt._run.options import current
 from wrt.errors import WrtError
 
 if TYPE_CHECKING:
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
 def one_line(derivative: Derivative) -> str:
     """`Derivative  y[784] wrt x[784]   32 passes   not computed`, or the number itself."""
     what = question(derivative)
-    if derivative._answer is not None:
+    if derivative.known is not None:
         return f"Derivative  {what} {_result(derivative)}"
+    if derivative.known_unconnected:
+        return f"Derivative  {what}   not connected"
+    if is_identity(derivative.ask):
+        return f"Derivative  {what}   {'0' if derivative.order > 1 else 'the identity'}, no pass   not computed"
     try:
         derivative.ask.y.record.ready(derivative.ask.y, derivative.ask.x)
     except WrtError as problem:
-        if not derivative.ask.y.record.same(derivative.ask.y, derivative.ask.x.values[0]):
-            return f"Derivative  {what}   not connected: {problem.what}"
-    plan = choose(derivative.ask)
+        return f"Derivative  {what}   not connected: {problem.what}"
+    if derivative.order > 1:
+        return f"Derivative  {what}   {derivative.ask.m} x differentiated again   not computed"
+    plan = choose(derivative.ask, way=current().way)
     passes = "1 pass" if plan.passes == 1 else f"{plan.passes} passes"
     return f"Derivative  {what}   {passes} ({plan.way})   not computed"
 
@@ -47,5 +54,5 @@ def _result(derivative: Derivative) -> str:
         return "  not connected: exact zeros"
     if derivative.size == 1:
         return f"= {derivative.item():.6g}"
-    passes = derivative._answer.report.passes if derivative._answer is not None else 0
+    passes = derivative.known.report.passes if derivative.known is not None else 0
     return f"  computed in {passes} {'pass' if passes == 1 else 'passes'}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from wrt._notation.shared import SharedPass
-
-if TYPE_CHECKING:
-    from wrt._notation.d import Differential
+from wrt.errors import NotATensor
 
 
 class Tree:
@@ -26,25 +24,29 @@ class Tree:
     def __truediv__(self, x: Any) -> Any:
         return self.rebuild([leaf / x for leaf in self.leaves])
 
-    def map_under(self, y: Differential) -> Any:
-        """`y / tree`: the tree of derivatives, whose leaves share their passes."""
-        from wrt._notation.d import derivative
+    def __rtruediv__(self, y: Any) -> Any:
+        again = further(y, self)
+        if again is not None:
+            return again
+        raise NotATensor(f"{type(y).__name__} / d(tree)", "only d(y) can be divided by d(...)", "write d(y) / d(model)")
 
-        flat = list(_flat(self))
-        answers = [derivative(y, leaf, check=False) for leaf in flat]
-        shared = SharedPass(answers)
-        for answer in answers:
-            answer.share(shared)
+    def answers(self, divide: Callable[[Any], Any]) -> Any:
+        """The tree of derivatives, one for each leaf; those of first order share their passes."""
+        answers = [divide(leaf) for leaf in _flat(self)]
+        shared = SharedPass([answer.ask for answer in answers])
+        for place, answer in enumerate(answers):
+            answer.share(shared, place)
         return self._rebuilt(iter(answers))
 
-    def _rebuilt(self, answers: Any) -> Any:
-        return self.rebuild([leaf._rebuilt(answers) if isinstance(leaf, Tree) else next(answers) for leaf in self.leaves])
+    def _rebuilt(self, answers: Iterator[Any]) -> Any:
+        inner = (leaf._rebuilt(answers) if isinstance(leaf, Tree) else next(answers) for leaf in self.leaves)
+        return self.rebuild(list(inner))
 
     def __repr__(self) -> str:
         return f"d(tree of {len(list(_flat(self)))} tensors)"
 
 
-def _flat(tree: Tree) -> Any:
+def _flat(tree: Tree) -> Iterator[Any]:
     for leaf in tree.leaves:
         if isinstance(leaf, Tree):
             yield from _flat(leaf)
@@ -55,3 +57,14 @@ def _flat(tree: Tree) -> Any:
 def tree_of(parts: tuple[list[Any], Callable[[list[Any]], Any]], d: Callable[[Any], Any]) -> Tree:
     leaves, rebuild = parts
     return Tree([d(leaf) for leaf in leaves], rebuild)
+
+
+def further(answers: Any, z: Any) -> Any:
+    """A tree of derivatives, differentiated once more leaf by leaf (inner trees come back here); None for others."""
+    if isinstance(answers, dict):
+        return {key: leaf / z for key, leaf in answers.items()}
+    if isinstance(answers, tuple) and hasattr(answers, "_make"):
+        return answers._make(leaf / z for leaf in answers)
+    if isinstance(answers, (list, tuple)):
+        return type(answers)(leaf / z for leaf in answers)
+    return None

@@ -12,8 +12,8 @@ from wrt._core.protocol import Array, Linear
 def pull_columns(ask: Ask, linear: Linear, seeds: Array, rung: str) -> Array | None:
     """Rows of the Jacobian for these seeds, at the columns asked for: (k, n); None where nothing is reached.
 
-    Sweeps are adjoints over the reals: <u, J t> = <pull(u), t> with the real inner product. Where y is complex this turns
-    them into the complex derivative: over a complex x the conjugate of the adjoint, over a real x two real passes.
+    Sweeps are adjoints over the reals: <u, J t> = <pull(u), t> with the real inner product. Where y is complex this
+    turns them into the complex derivative: over a complex x the conjugate of the adjoint, over a real x two passes.
     """
     arrays = ask.y.record.backend.arrays
     if not arrays.is_complex(ask.y):

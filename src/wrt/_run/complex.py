@@ -1,8 +1,8 @@
 """Complex questions: the derivative is the complex one, and where it does not exist the question is refused.
 
 The convention, in every framework: for complex y and x the entry is dy/dx as of complex analysis, which exists where
-multiplying the seed by i multiplies the answer by i. For complex y over real x it is d(Re y)/dx + i d(Im y)/dx. A real y
-over a complex x has two real derivatives and no complex one.
+multiplying the seed by i multiplies the answer by i. For complex y over real x it is d(Re y)/dx + i d(Im y)/dx. Real y
+over complex x has two real derivatives and no complex one.
 """
 
 from __future__ import annotations

@@ -8,10 +8,28 @@ from wrt._core.protocol import Array
 from wrt._core.report import Report, Step
 from wrt._core.value import Side, Value
 from wrt._run import execute
+from wrt._run.memory import refuse_too_large
 
 
 def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
     """d(y)[rows] / d(x) / d(z) ...: (m, n1 * n2 * ...)."""
+    found = _answer(y, rows, sides)
+    arrays = y.record.backend.arrays
+    if found.connected and found.report.steps and not arrays.largest(arrays.abs(found.array)):
+        for side in sides[1:]:
+            _zeros_are_right(Ask(y, rows, side), found.report)
+    return found
+
+
+def _zeros_are_right(ask: Ask, report: Report) -> None:
+    """A second derivative may well be zero, but only with respect to something y depends on."""
+    ask.y.record.ready(ask.y, ask.x)
+    report.steps.append(Step("does y depend on it at all?", "pull", "one by one", 1, 1))
+    if not execute.connected(ask):
+        execute.raise_unless_independent(ask)
+
+
+def _answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
     if len(sides) == 1:
         return execute.answer(Ask(y, rows, sides[0]))
     first, rest = sides[0], sides[1:]
@@ -25,6 +43,7 @@ def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
     if execute.is_identity(ask):
         return execute.nothing(arrays.zeros((ask.m, ask.n * columns), first.values[0]), "the identity is constant")
     y.record.ready(y, first)
+    refuse_too_large(Ask(y, rows, Side((ask.n * columns,), first.parts)))
     gradients, used, step = _gradients(ask)
     if gradients is None:
         execute.raise_unless_independent(ask)
@@ -58,7 +77,8 @@ def _differentiate(
         block = _of_part(ask.m, part.elements, gradient, rest, report)
         if block is not None:
             into = slice(None) if part.into is None else part.into
-            whole = arrays.place(whole, (slice(None), into), arrays.reshape(block, (ask.m, part.elements.size, columns)))
+            block = arrays.reshape(block, (ask.m, part.elements.size, columns))
+            whole = arrays.place(whole, (slice(None), into), block)
     return execute.Answer(arrays.reshape(whole, (ask.m, ask.n * columns)), True, report)
 
 
@@ -85,7 +105,5 @@ def answer_or_zeros(gradient: Value, rows: Elements, rest: tuple[Side, ...]) -> 
         if all(map(record.has_history, side.values)) and execute.connected(Ask(gradient, rows, side))
     ]
     if not reached:
-        if not any(all(map(record.has_history, side.values)) for side in execute.meanings(rest[0])):
-            record.ready(gradient, rest[0])
         return None
-    return answer(gradient, rows, (reached[0], *rest[1:]))
+    return _answer(gradient, rows, (reached[0], *rest[1:]))

@@ -50,7 +50,7 @@ def non_finite(ask: Ask, linear: Linear, array: Array, way: Way, report: Report)
     return arrays.place(array, (rows, columns), arrays.from_numpy(values, ask.x.values[0]))
 
 
-def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:  # type: ignore[type-arg]
+def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:
     arrays = ask.y.record.backend.arrays
     if not linear.push_rungs:
         raise CannotBatch("this backend cannot push")
@@ -60,7 +60,7 @@ def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:  # type: i
     return stacked if ask.rows.everything else arrays.take(stacked, ask.rows.positions, 0)
 
 
-def _rows(ask: Ask, linear: Linear, rows: np.ndarray) -> Array:  # type: ignore[type-arg]
+def _rows(ask: Ask, linear: Linear, rows: np.ndarray) -> Array:
     arrays = ask.y.record.backend.arrays
     positions = ask.rows.positions
     pulled = []

@@ -1,8 +1,8 @@
 """One row of an ordinary tensor: one plain pass of the engine, and nothing beside it that takes time.
 
-What a hand-written `autograd.grad(y[i], x)` costs is the measure here, so this file looks at each thing once. Whatever is
-not ordinary (complex numbers, elements scattered over several writes, a view that may mean its base, no path at all) is
-left to `execute.py`.
+What a hand-written `autograd.grad(y[i], x)` costs is the measure here, so this file looks at each thing once.
+Whatever is not ordinary (complex numbers, elements scattered over several writes, a view that may mean its base, no
+path at all) is left to `execute.py`.
 """
 
 from __future__ import annotations

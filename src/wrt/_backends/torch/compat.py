@@ -24,9 +24,8 @@ def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
 def pull(out: GradientEdge, ins: tuple[GradientEdge, ...], seed: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass."""
     if _run_backward is None:
-        return torch.autograd.grad((out,), ins, (seed,), retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
-    pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, accumulate_grad=False)
-    return pulled
+        return torch.autograd.grad((out,), ins, (seed,), retain_graph=True, allow_unused=True)
+    return tuple(_run_backward((out,), (seed,), True, False, ins, True, accumulate_grad=False))
 
 
 # outputs, seeds, retain_graph, create_graph, inputs, allow_unused: so since torch 2.3, and in 2.13
@@ -54,6 +53,15 @@ def is_leaf_node(node: Node) -> bool:
 def refuses_double_backward(node: Node) -> bool:
     """A node that `once_differentiable` leaves behind: double backward would drop its branch."""
     return bool(node.name() == "torch::autograd::Error")
+
+
+def is_reentrant_checkpoint(node: Node) -> bool:
+    return bool(node.name() == "CheckpointFunctionBackward")
+
+
+def is_module_hook(node: Node) -> bool:
+    """What `register_full_backward_hook` puts around a module."""
+    return bool(node.name() == "BackwardHookFunctionBackward")
 
 
 def reachable(start: Node) -> Iterator[Node]:
@@ -88,7 +96,7 @@ class Undisturbed:
             or torch._C._len_torch_function_stack()
         ):
             self._stack = ExitStack()
-            self._stack.enter_context(torch._C.DisableTorchFunction())  # type: ignore[arg-type]
+            self._stack.enter_context(torch._C.DisableTorchFunction())
             self._stack.enter_context(torch.inference_mode(False))
             self._stack.enter_context(torch.autocast("cpu", enabled=False))
             if torch.is_autocast_enabled("cuda"):
@@ -133,7 +141,7 @@ def follow_retain_grad() -> None:
 
     retain_grad.__doc__ = original.__doc__
     retain_grad._wrt_follows = True  # type: ignore[attr-defined]
-    torch.Tensor.retain_grad = retain_grad  # type: ignore[method-assign]
+    torch.Tensor.retain_grad = retain_grad
     for candidate in gc.get_objects():  # those from before wrt was first used
         if issubclass(type(candidate), torch.Tensor) and candidate.retains_grad:
             _remember(candidate)

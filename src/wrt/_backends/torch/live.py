@@ -12,11 +12,14 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
+from wrt._backends.torch.hooks import hook_notes
+from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear
 from wrt._backends.torch.views import base_side
 from wrt._core.graph import Graph
 from wrt._core.index import Elements
 from wrt._core.protocol import Backend
+from wrt._core.spoken import called
 from wrt._core.value import Part, Side, Value
 from wrt.errors import NoPath, NotRecorded
 
@@ -75,21 +78,14 @@ class LiveRecord:
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate."""
         if y.key.edge is None:
-            raise NotRecorded(
-                "y does not require grad, so torch kept no history of it",
-                _why_no_history(y.key.tensor()),
-                "x.requires_grad_() before computing y, or run the code inside `with wrt.record():`",
-            )
+            raise _no_history(y, f"{_name(y, 'y')} does not require grad, so torch kept no history of it", y, x)
         side: Side | None = x
         while side is not None:
             if all(map(self.has_history, side.values)):
                 return
             side = side.otherwise
-        raise NotRecorded(
-            "x does not require grad, so torch kept no path to it",
-            _why_no_history(x.parts[0].value.key.tensor()),
-            "x.requires_grad_() before computing y, or run the code inside `with wrt.record():`",
-        )
+        asked = x.parts[0].value
+        raise _no_history(asked, f"{_name(asked, 'x')} does not require grad, so torch kept no path to it", y, x)
 
     def value(self, value: Value) -> Any:
         tensor = value.key.tensor()
@@ -104,10 +100,13 @@ class LiveRecord:
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         if x.key.edge is not None and self._made_from(x, y):
             return True  # x is computed from y: graphs have no cycles, so y cannot depend on x
+        if any(map(compat.is_reentrant_checkpoint, compat.reachable(y.key.edge.node))):
+            return reentrant_checkpoint()  # its inside, with every parameter in it, is hidden from the graph
+        a, b = _name(y, "y"), _name(x, "x")
         return NoPath(
-            "no gradient path from x to y",
-            "torch's graph of y does not contain x: a line between them cuts it, or y never used this tensor",
-            "run the code inside `with wrt.record():` and ask wrt.why(y, x) which line; J.connected tells without an error",
+            f"no gradient path from {b} to {a}",
+            f"torch's graph of {a} does not contain {b}: a line between them cuts it, or {a} never used this tensor",
+            f"run the code inside `with wrt.record():` and ask wrt.why({a}, {b}); J.connected tells without an error",
         )
 
     @staticmethod
@@ -116,16 +115,21 @@ class LiveRecord:
         return any(node is target for node in compat.reachable(later.key.edge.node))
 
     def notes(self, y: Value, x: Side) -> list[str]:
-        noted = list(x.notes)
-        for value in (y, *x.values):
-            tensor = value.key.tensor()
-            if tensor is not None and tensor._backward_hooks:
-                noted.append(f"{len(tensor._backward_hooks)} hook(s) of yours act on {_shape_words(tensor)}: the answer is the gradient you train with")
-        return noted
+        return [*x.notes, *(hook_notes(y.key.edge.node, x) if y.key.edge is not None else ())]
 
 
-def _shape_words(tensor: torch.Tensor) -> str:
-    return f"the tensor of shape {tuple(tensor.shape)}"
+def _name(value: Value, letter: str) -> str:
+    """What the user calls it."""
+    return value.name or called(value.key.tensor(), letter)
+
+
+def _no_history(value: Value, what: str, y: Value, x: Side) -> NotRecorded:
+    a, b = _name(y, "y"), _name(x.parts[0].value, "x")
+    return NotRecorded(
+        what,
+        _why_no_history(value.key.tensor()),
+        f"{b}.requires_grad_() before computing {a}, or run the code inside `with wrt.record():`",
+    )
 
 
 def _why_no_history(tensor: torch.Tensor | None) -> str:

@@ -18,6 +18,14 @@ def translated() -> Iterator[None]:
         raise in_our_words(error) from error
 
 
+def reentrant_checkpoint() -> EngineRefused:
+    return EngineRefused(
+        "a reentrant checkpoint lies on the path",
+        "torch.utils.checkpoint with use_reentrant=True hides its graph from everything but .backward()",
+        "write checkpoint(..., use_reentrant=False)",
+    )
+
+
 def in_our_words(error: RuntimeError) -> RuntimeError:
     """The three-line error for what autograd said."""
     said = str(error)
@@ -34,11 +42,7 @@ def in_our_words(error: RuntimeError) -> RuntimeError:
             "run the code inside `with wrt.record() as t:`, which keeps what backward needs",
         )
     if Words.REENTRANT in said:
-        return EngineRefused(
-            "a reentrant checkpoint lies on the path",
-            "torch.utils.checkpoint with use_reentrant=True hides its graph from everything but .backward()",
-            "write checkpoint(..., use_reentrant=False)",
-        )
+        return reentrant_checkpoint()
     return EngineRefused(
         "torch's autograd could not run this pass",
         said.strip().splitlines()[0][:200] if said.strip() else type(error).__name__,

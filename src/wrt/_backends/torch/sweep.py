@@ -1,14 +1,15 @@
 """Pull and push on an existing autograd graph: the only place where wrt calls autograd.
 
 Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with
-checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward: differentiate
-the pull with respect to its own seed. It needs no second forward run, but it silently drops a branch whose backward cannot be
-differentiated, so every push is certified by the layers above.
+checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward:
+differentiate the pull with respect to its own seed. It needs no second forward run, but it silently drops a branch
+whose backward cannot be differentiated, so every push is certified by the layers above.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch.autograd.graph import GradientEdge
@@ -18,7 +19,7 @@ from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 
 VMAP = "vmap"
 BATCHED = "is_grads_batched"
@@ -62,7 +63,7 @@ class TorchLinear:
         reached: list[int] = []
 
         def one(seed: Tensor) -> tuple[Tensor, ...]:
-            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)
             reached[:] = [k for k, g in enumerate(pulled) if g is not None]
             return tuple(pulled[k] for k in reached)
 
@@ -80,8 +81,8 @@ class TorchLinear:
         try:
             with compat.silent_vmap():
                 pulled = torch.autograd.grad(
-                    [self.out],  # type: ignore[arg-type]
-                    self.ins,  # type: ignore[arg-type]
+                    [self.out],
+                    self.ins,
                     [seeds],
                     retain_graph=True,
                     allow_unused=True,
@@ -122,7 +123,7 @@ class TorchLinear:
         if self._seed is None:
             seed = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device, requires_grad=True)
             try:
-                pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+                pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
             except Exception as error:
                 raise CannotBatch(_first_line(error)) from error
             for g in pulled:
@@ -138,7 +139,7 @@ class TorchLinear:
     def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
         with compat.Undisturbed(), torch.enable_grad(), translated():
             rows = [
-                torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+                torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
                 for seed in seeds
             ]
             lifted: list[Value | None] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 
 
 class TorchArrays:
@@ -58,7 +58,7 @@ class TorchArrays:
         return torch.from_numpy(np.array(array)).to(device=like.key.device, dtype=like.dtype)
 
     def native(self, given: Any, like: Value) -> Tensor:
-        made = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+        made = given.detach() if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
         wider = like.dtype.is_complex or not made.dtype.is_complex
         return made.to(device=like.key.device, dtype=like.dtype if wider else made.dtype)
 
@@ -85,6 +85,19 @@ class TorchArrays:
 
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays), axis)
+
+    def index(self, positions: Positions, like: Value) -> Tensor:
+        return torch.from_numpy(np.array(positions, dtype=np.int64)).to(like.key.device)
+
+    def gather(self, array: Tensor, index: Tensor) -> Tensor:
+        return array.index_select(0, index)
+
+    def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
+        made = torch.zeros(math.prod(shape), dtype=like.dtype, device=like.key.device)
+        return made.scatter_(0, index, values.to(like.dtype)).view(shape)
+
+    def total(self, array: Tensor, axis: int) -> Tensor:
+        return array.sum(axis)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         return a @ b

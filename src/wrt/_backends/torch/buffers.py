@@ -37,15 +37,15 @@ class Version:
 class Buffer:
     """One piece of memory: the tensor that stands for all of it, and its versions so far."""
 
-    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "offset_dtype", "versions", "writes")
+    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "versions", "writes")
 
-    def __init__(self, base: Tensor) -> None:
+    def __init__(self, base: Tensor, before: GradientEdge | None = None) -> None:
         self.base = base  # the user's own tensor once it requires grad, its twin before
         self.base_geometry = geometry(base)
         self.length = base.untyped_storage().nbytes() // base.element_size()
         self.adopted = False
         self.writes = 0
-        self.versions = [Version(compat.edge_of(base), self.base_geometry, "", (), None, -1)]
+        self.versions = [Version(before or compat.edge_of(base), self.base_geometry, "", (), None, -1)]
         self._owner: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def wrote(self, edge: GradientEdge | None, at: Geometry, op: str, pattern: tuple[Any, ...], spot: Spot | None, number: int) -> None:

@@ -62,6 +62,21 @@ LEAVES_TENSORS = frozenset(
 """The value goes on as a Python or NumPy object; the gradient cannot."""
 
 
+UNDIFFERENTIABLE_INPUTS = frozenset({"batch_norm", "instance_norm"})
+"""Running statistics among the inputs: torch refuses them if they require grad, so only what is normalized gets a twin."""
+
+REFUSALS = (
+    "not differentiable with respect to",
+    "derivative for",
+    "don't support automatic differentiation",
+    "Can't call numpy() on Tensor that requires grad",
+    "does not support automatic differentiation",
+    "requires grad",
+    "not differentiable twice",
+)
+"""How torch says, before it computes anything, that an input must not require grad."""
+
+
 @cache
 def name_of(func: Any) -> str:
     """The function as the user would say it: `tanh`, `__setitem__`, `data` for the getter of a property."""

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from wrt._backends.torch import twins
+from wrt._backends.torch import compat, twins
 from wrt._backends.torch.buffers import Buffer, geometry, pattern_of
-from wrt._backends.torch.kinds import PLAIN, VERBATIM, name_of, writes_in_place
+from wrt._backends.torch.kinds import (
+    PLAIN,
+    REFUSALS,
+    UNDIFFERENTIABLE_INPUTS,
+    VERBATIM,
+    name_of,
+    writes_in_place,
+)
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, swapped, tensors_in
 from wrt._core.where import Spot, user_files
@@ -27,7 +33,7 @@ NOTHING: dict[str, Any] = {}
 
 
 class Made(NamedTuple):
-    """One value of the run: shape, dtype, where its gradient enters the graph, the operation that made it."""
+    """One value of the run that was overwritten since; the latest value of a tensor is noted by its entry."""
 
     shape: Any
     dtype: torch.dtype
@@ -38,17 +44,19 @@ class Made(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One call: what, from which values to which, in which line, with gradients on or off."""
+    """One call: what, from which values to which, in which line, with gradients on or off.
+
+    While recording these are noted as bare tuples, in this order; `Listener.operation(k)` reads one.
+    """
 
     name: str
     func: Any
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: list[int]
+    outputs: list[int]
     spot: Spot | None
     enabled: bool
     module: str
-    written: tuple[tuple[Buffer, int], ...]
-    notes: tuple[Any, ...]
+    written: tuple[tuple[Buffer, int, int], ...]
 
 
 class Listener(TorchFunctionMode):
@@ -56,14 +64,14 @@ class Listener(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: list[Made] = []
-        self.operations: list[Operation] = []
+        self.values: list[Entry | Made] = []
+        self.operations: list[tuple[Any, ...]] = []
         self.entries: dict[int, Entry] = {}
-        self.by_number: dict[int, Entry] = {}
         self.buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
-        self.written: list[Buffer] = []
+        self.written: dict[int, Buffer] = {}  # memory that was written in place; kept as long as the recording
         self.saved = Saved()
         self.module = ""
+        self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: list[Tensor] | None = None  # every value itself, where the user asked for values
 
     # ---------------------------------------------------------------- the hot path
@@ -71,56 +79,80 @@ class Listener(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in PLAIN:
             return func(*args, **kwargs) if kwargs else func(*args)
-        return self.perform(func, args, kwargs or NOTHING, sys._getframe(1))
+        tracer = self.tracer
+        if tracer is None or sys.gettrace() is not tracer:
+            return self.perform(func, args, kwargs or NOTHING, sys._getframe(1))
+        sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
+        try:
+            return self.perform(func, args, kwargs or NOTHING, sys._getframe(1))
+        finally:
+            sys.settrace(tracer)
 
     def perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> Any:
         """Run one function of the user's, for real, and note it."""
         name = name_of(func)
         given = tensors_in(args, kwargs)
-        entries = [self.entry(tensor) for tensor in given]
+        entries = []
+        known = self.entries
+        refresh = self.written
+        for tensor in given:
+            entry = known.get(id(tensor))
+            if entry is None or entry() is not tensor:
+                entry = self._meet(tensor, None)
+            elif refresh:
+                self._refresh(tensor, entry)
+            entries.append(entry)
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         plain = False
-        replaced: dict[int, Tensor] = NOTHING  # type: ignore[assignment]
+        replaced: Any = None
         if enabled and name not in VERBATIM:
             plain, replaced = self._twins(given, entries)
-        if kwargs.get("out") is not None or writes_in_place(func) or kwargs.get("inplace"):
-            for tensor in self._targets(args, kwargs):
+        if writes_in_place(func) or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
+            for tensor in _targets(name, args, kwargs):
                 self.saved.before_write(tensor)
-        versions = [-1 if tensor.is_inference() else tensor._version for tensor in given]
+        versions = [tensor._version for tensor in given] if enabled else _versions(given)
         if replaced:
-            run = [swapped(arg, replaced) for arg in args]
-            result = func(*run, **{key: swapped(arg, replaced) for key, arg in kwargs.items()})
-            result = self._handed_back(result, given, entries, replaced, plain)
+            result = self._run_on_twins(func, name, args, kwargs, replaced)
+            result = self._handed_back(result, given, replaced, plain)
         else:
             result = func(*args, **kwargs)
-        inputs = tuple([entry.number for entry in entries])
+        inputs = [entry.number for entry in entries]
         spot = _spot(frame)
-        written: tuple[tuple[Buffer, int], ...] = ()
+        written: Any = ()
         for k, tensor in enumerate(given):
             if versions[k] >= 0 and tensor._version != versions[k]:
-                written += (self._wrote(name, args, kwargs, tensor, entries[k], plain and enabled, enabled, spot),)
-        outputs = self._outputs(result)
-        outputs += tuple([entries[k].number for k, t in enumerate(given) if versions[k] >= 0 and t._version != versions[k] and entries[k].number not in outputs])
-        self.operations.append(Operation(name, func, inputs, outputs, spot, enabled, self.module, written, ()))
+                written += (self._wrote(name, args, kwargs, tensor, entries[k], plain, enabled, spot),)
+        if isinstance(result, Tensor):
+            entry = known.get(id(result))
+            if entry is None or entry() is not result:
+                entry = self._meet(result, len(self.operations))
+            outputs = [entry.number]
+        else:
+            outputs = self._outputs(result)
+        if written:
+            outputs += [number for _, number, _ in written if number not in outputs]
+        self.operations.append((name, func, inputs, outputs, spot, enabled, self.module, written))
         return result
 
     # ---------------------------------------------------------------- tensors and values
 
+    def operation(self, number: int) -> Operation:
+        return Operation(*self.operations[number])
+
     def entry(self, tensor: Tensor) -> Entry:
         """What is known of a tensor; a tensor seen for the first time becomes an input of the run."""
         entry = self.entries.get(id(tensor))
-        if entry is not None and entry.ref() is tensor:
+        if entry is not None and entry() is tensor:
             if self.written:
                 self._refresh(tensor, entry)
             return entry
         return self._meet(tensor, None)
 
     def _meet(self, tensor: Tensor, operation: int | None) -> Entry:
-        number = len(self.values)
-        entry = Entry(tensor, number)
+        values = self.values
+        entry = Entry(tensor, len(values), operation)
         self.entries[id(tensor)] = entry
-        self.values.append(Made(entry.shape, entry.dtype, entry.node, entry.output, operation, tensor.requires_grad))
-        self.by_number[number] = entry
+        values.append(entry)
         if self.written:
             self._refresh(tensor, entry)
         if self.keep is not None:
@@ -129,65 +161,67 @@ class Listener(TorchFunctionMode):
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
         """A tensor whose memory was written through another one has a new value."""
-        buffer = self.buffers.get(_memory(tensor)) if tensor.layout == torch.strided else None
-        if buffer is None or not buffer.writes:
+        buffer = self.written.get(_memory(tensor)) if tensor.layout == torch.strided else None
+        if buffer is None:
             return
         if entry.buffer is not buffer:
             entry.buffer = buffer
             if entry.number >= buffer.versions[-1].number:
                 entry.stamp = buffer.writes  # made after the last write
         if entry.stamp != buffer.writes:
-            since = tuple(version.number for version in buffer.versions[entry.stamp + 1 :])
+            since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
             self._renumber(tensor, entry, len(self.operations))
-            name = "alias"
-            self.operations.append(
-                Operation(name, None, since, (entry.number,), buffer.versions[-1].spot, True, self.module, (), ())
-            )
+            last = buffer.versions[-1].spot
+            self.operations.append(("alias", None, since, [entry.number], last, True, self.module, ()))
             entry.stamp = buffer.writes
 
     def _renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
         """A new value of the same tensor object."""
-        old, entry.number = entry.number, len(self.values)
-        shadow = entry.shadow if entry.shadow is not None else tensor
-        entry.node, entry.output = shadow.grad_fn, shadow.output_nr
-        self.values.append(
-            Made(entry.shape, entry.dtype, entry.node, entry.output, operation, tensor.requires_grad)
+        self.values[entry.number] = Made(
+            entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad
         )
-        self.by_number[entry.number] = entry
-        self.by_number[old] = entry
+        entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
+        holder = entry.shadow if entry.shadow is not None else tensor
+        entry.node, entry.output = holder.grad_fn, holder.output_nr
+        self.values.append(entry)
         if self.keep is not None:
             self.keep.append(tensor.detach().clone())
 
-    def _outputs(self, result: Any) -> tuple[int, ...]:
-        if isinstance(result, Tensor):
-            return (self._output(result),)
-        if isinstance(result, (tuple, list)):
-            return tuple([self._output(item) for item in result if isinstance(item, Tensor)])
-        return ()
-
-    def _output(self, tensor: Tensor) -> int:
-        entry = self.entries.get(id(tensor))
-        if entry is not None and entry.ref() is tensor:
-            return entry.number
-        return self._meet(tensor, len(self.operations)).number
+    def _outputs(self, result: Any) -> list[int]:
+        if not isinstance(result, (tuple, list)):
+            return []
+        found = []
+        for item in result:
+            if isinstance(item, Tensor):
+                entry = self.entries.get(id(item))
+                if entry is None or entry() is not item:
+                    entry = self._meet(item, len(self.operations))
+                found.append(entry.number)
+        return found
 
     # ---------------------------------------------------------------- twins
 
-    def _twins(self, given: list[Tensor], entries: list[Entry]) -> tuple[bool, dict[int, Tensor]]:
+    def _twins(self, given: list[Tensor], entries: list[Entry]) -> tuple[bool, dict[int, Tensor] | None]:
         """Whether the user's own graph records this call, and the twins of what it does not record."""
         plain = False
-        replaced: dict[int, Tensor] = {}
-        for tensor, entry in zip(given, entries, strict=True):
+        replaced: dict[int, Tensor] | None = None
+        for tensor, entry in zip(given, entries):  # noqa: B905 - the hot path
             if tensor.requires_grad:
                 plain = True
-            elif entry.followed and not tensor.is_inference() and tensor.layout == torch.strided:
+                continue
+            twin = entry.shadow
+            if twin is None or self.written:
+                if not entry.followed or tensor.is_inference() or tensor.layout != torch.strided:
+                    continue
                 twin = self.twin(tensor, entry)
                 if entry.buffer is not None and entry.buffer.adopted:
                     twins.adopt(tensor, twin)  # a view of a buffer that joined the user's graph
                     entry.shadow = None
                     plain = True
-                else:
-                    replaced[id(tensor)] = twin
+                    continue
+            if replaced is None:
+                replaced = {}
+            replaced[id(tensor)] = twin
         return plain, replaced
 
     def twin(self, tensor: Tensor, entry: Entry) -> Tensor:
@@ -207,13 +241,35 @@ class Listener(TorchFunctionMode):
         entry.shadow, entry.buffer = twin, buffer
         if entry.node is None:
             entry.node, entry.output = twin.grad_fn, twin.output_nr
-            made = self.values[entry.number]
-            self.values[entry.number] = made._replace(node=entry.node, output=entry.output)
         return twin
 
-    def _handed_back(
-        self, result: Any, given: list[Tensor], entries: list[Entry], replaced: dict[int, Tensor], plain: bool
+    def _run_on_twins(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], replaced: dict[int, Tensor]
     ) -> Any:
+        """The user's call, on twins; on the plain tensors where torch refuses those."""
+        if name in UNDIFFERENTIABLE_INPUTS:
+            first = args[0] if args else kwargs["input"]
+            twin = replaced.get(id(first))
+            replaced.clear()
+            if twin is not None:
+                replaced[id(first)] = twin
+        run = [swapped(arg, replaced) for arg in args]
+        named = {key: swapped(arg, replaced) for key, arg in kwargs.items()} if kwargs else NOTHING
+        out = named.get("out")
+        try:
+            if isinstance(out, Tensor):  # autograd has no out=; the same numbers by a copy
+                result = func(*run, **{key: arg for key, arg in named.items() if key != "out"})
+                if isinstance(result, Tensor) and result.shape == out.shape:
+                    return out.copy_(result)
+                raise RuntimeError(REFUSALS[0])
+            return func(*run, **named)
+        except RuntimeError as refusal:
+            if not any(words in str(refusal) for words in REFUSALS):
+                raise
+            replaced.clear()
+            return func(*args, **kwargs)
+
+    def _handed_back(self, result: Any, given: list[Tensor], replaced: dict[int, Tensor], plain: bool) -> Any:
         """What the user gets: their own tensors instead of twins, plain aliases instead of unasked-for graphs."""
         own = {id(replaced[id(tensor)]): tensor for tensor in given if id(tensor) in replaced}
 
@@ -225,7 +281,6 @@ class Listener(TorchFunctionMode):
             alias = tensor.detach()
             entry = self._meet(alias, len(self.operations))
             entry.shadow, entry.node, entry.output = tensor, tensor.grad_fn, tensor.output_nr
-            self.values[entry.number] = self.values[entry.number]._replace(node=entry.node, output=entry.output)
             memory = _memory(tensor)
             buffer = self.buffers.get(memory)
             if buffer is None:
@@ -243,24 +298,9 @@ class Listener(TorchFunctionMode):
 
     # ---------------------------------------------------------------- writes
 
-    @staticmethod
-    def _targets(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-        """Tensors that a call may write into."""
-        out = kwargs.get("out")
-        candidates = out if out is not None else args[:1]
-        if isinstance(candidates, Tensor):
-            return [candidates]
-        found: list[Tensor] = []
-        for item in candidates if not args or out is not None else args:
-            if isinstance(item, Tensor):
-                found.append(item)
-            elif isinstance(item, (list, tuple)):
-                found.extend(t for t in item if isinstance(t, Tensor))
-        return [t for t in found if t.layout == torch.strided]
-
     def _wrote(
         self, name: str, args: Any, kwargs: Any, tensor: Tensor, entry: Entry, plain: bool, enabled: bool, spot: Spot | None
-    ) -> tuple[Buffer, int]:
+    ) -> tuple[Buffer, int, int]:
         """Note that a tensor was written in place, and which version of its memory this made."""
         memory = _memory(tensor)
         buffer = self.buffers.get(memory)
@@ -270,14 +310,9 @@ class Listener(TorchFunctionMode):
         if tensor.requires_grad:
             base = tensor._base if tensor._base is not None else tensor
             if buffer is None:
-                buffer = Buffer(base)
-                made = self.values[entry.number] if base is tensor else None
                 before = self.entries.get(id(base))
-                if made is None and before is not None and before.ref() is base:
-                    made = self.values[before.number]
-                buffer.versions[0] = buffer.versions[0].__class__(
-                    _edge(made), buffer.base_geometry, "", (), None, -1
-                )
+                known = before is not None and before() is base
+                buffer = Buffer(base, before.edge() if before is not None and known else None)
                 self.buffers[memory] = buffer
             if not buffer.adopted:
                 buffer.base, buffer.adopted = base, True
@@ -286,23 +321,12 @@ class Listener(TorchFunctionMode):
             self.buffers[memory] = buffer
         if not enabled:
             entry.shadow = None  # its numbers are no longer what its history says
-        if not buffer.writes:
-            self.written.append(buffer)
+        self.written[memory] = buffer
         self._renumber(tensor, entry, len(self.operations))
-        from wrt._backends.torch import compat
-
         edge = compat.edge_of(buffer.base) if enabled else None
         buffer.wrote(edge, geometry(tensor), name, pattern_of(name, args, kwargs), spot, entry.number)
         entry.buffer, entry.stamp = buffer, buffer.writes
-        return buffer, buffer.writes
-
-    # ---------------------------------------------------------------- notes that are no operations
-
-    def note(self, name: str, inputs: tuple[int, ...] = (), notes: tuple[Any, ...] = (), frame: Any = None) -> None:
-        """Something that happened between operations."""
-        spot = _spot(frame if frame is not None else sys._getframe(1))
-        enabled = torch.is_grad_enabled()
-        self.operations.append(Operation(name, None, inputs, (), spot, enabled, self.module, (), notes))
+        return buffer, entry.number, buffer.writes
 
 
 def _memory(tensor: Tensor) -> int:
@@ -310,10 +334,22 @@ def _memory(tensor: Tensor) -> int:
     return memory
 
 
-def _edge(made: Made | None) -> Any:
-    from torch.autograd.graph import GradientEdge
+def _versions(given: list[Tensor]) -> list[int]:
+    return [-1 if tensor.is_inference() else tensor._version for tensor in given]
 
-    return None if made is None or made.node is None else GradientEdge(made.node, made.output)
+
+def _targets(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Tensors that a call may write into: what is under out=, running statistics, or the first argument."""
+    out = kwargs.get("out")
+    if out is not None:
+        given = tensors_in((), {"out": out})
+    elif name in UNDIFFERENTIABLE_INPUTS:
+        given = tensors_in(args[1:5], kwargs)
+    elif name in ("embedding", "embedding_bag"):
+        given = tensors_in(args[1:2], {"weight": kwargs.get("weight")}) if len(args) > 3 or kwargs.get("max_norm") else []
+    else:
+        given = tensors_in(args[:1], NOTHING)
+    return [tensor for tensor in given if tensor.layout == torch.strided]
 
 
 def _view_like(base: Tensor, tensor: Tensor) -> Tensor | None:
@@ -332,5 +368,3 @@ def _spot(frame: FrameType | None) -> Spot | None:
         frame = frame.f_back
     return None
 
-
-Runner = Callable[..., Any]

@@ -30,9 +30,10 @@ def plain_graph(record: TorchRecording) -> Graph:
             names=tuple(names.get(number, ())),
             requires_grad=made.requires_grad,
         )
-    for number, operation in enumerate(listener.operations):
+    operations = [listener.operation(k) for k in range(len(listener.operations))]
+    for number, operation in enumerate(operations):
         graph.nodes.append(_node(number, operation, listener))
-    used = {k for operation in listener.operations for k in operation.outputs}
+    used = {k for operation in operations for k in operation.outputs}
     graph.inputs = [k for k in graph.tensors if k not in used]
     return graph
 
@@ -41,14 +42,14 @@ def _node(number: int, operation: Operation, listener: Any) -> Node:
     where = place(*operation.spot) if operation.spot else None
     write = None
     if operation.written:
-        buffer, k = operation.written[0]
+        buffer, written, k = operation.written[0]
         touched = len(buffer.region(k))
-        write = Write(operation.outputs[-1] if operation.outputs else -1, k, touched, f"{touched} elements", where)
+        write = Write(written, k, touched, f"{touched} elements", where)
     return Node(
         number,
         operation.name,
-        operation.inputs,
-        operation.outputs,
+        tuple(operation.inputs),
+        tuple(operation.outputs),
         where,
         operation.module,
         _gradient(operation, listener),
@@ -58,16 +59,19 @@ def _node(number: int, operation: Operation, listener: Any) -> Node:
 
 def _gradient(operation: Operation, listener: Any) -> Gradient:
     """Whether the gradient goes where the value goes."""
-    values = listener.values
-    carried = [k for k in operation.inputs if values[k].node is not None or values[k].requires_grad]
+    carried = [k for k in operation.inputs if _carries(listener.values[k])]
     if not carried:
         return "none"
     if operation.name in LEAVES_TENSORS:
         return "cut"
     made = [k for k in operation.outputs if k not in operation.inputs]
-    if made and not any(values[k].node is not None or values[k].requires_grad for k in made):
+    if made and not any(_carries(listener.values[k]) for k in made):
         return "cut"
-    custom = [values[k].node for k in made if values[k].node is not None]
+    custom = [node for k in made if (node := listener.values[k].node) is not None]
     if custom and all(hasattr(node, "_forward_cls") for node in custom):
         return "custom"
     return "yes"
+
+
+def _carries(made: Any) -> bool:
+    return made.node is not None or made.requires_grad

@@ -68,13 +68,13 @@ class TorchRecording(LiveRecord):
         if not isinstance(obj, Tensor):
             return None
         entry = self.listener.entries.get(id(obj))
-        if entry is None or entry.ref() is not obj:
+        if entry is None or entry() is not obj:
             return None
         return self.of_entry(entry)
 
     def of_entry(self, entry: Entry) -> Value:
         """The Value a tensor of the run is now: after its last write."""
-        tensor = entry.ref()
+        tensor = entry()
         buffer = self.buffer_of(entry)
         if tensor is not None and tensor.requires_grad:
             edge = torch.autograd.graph.get_gradient_edge(tensor)
@@ -88,7 +88,7 @@ class TorchRecording(LiveRecord):
             edge = entry.edge()
         version = -1 if tensor is None or tensor.is_inference() else tensor._version
         view = tensor if tensor is not None and tensor._is_view() else None
-        moment = RecordedMoment(edge, entry.device, entry.ref, version, view, entry)
+        moment = RecordedMoment(edge, entry.device, entry, version, view, entry)
         return Value(self, moment, tuple(entry.shape), entry.dtype, self._name_of(entry))
 
     def _name_of(self, entry: Entry) -> str:
@@ -99,7 +99,7 @@ class TorchRecording(LiveRecord):
         """The memory behind a tensor, if it was ever written in place."""
         if entry.buffer is not None:
             return entry.buffer if entry.buffer.writes else None
-        tensor = entry.ref()
+        tensor = entry()
         if tensor is None or tensor.layout != torch.strided:
             return None
         found = self.listener.buffers.get(tensor.untyped_storage()._cdata)
@@ -126,7 +126,7 @@ class TorchRecording(LiveRecord):
         for k in np.unique(owners):
             here = np.flatnonzero(owners == k)
             version = buffer.versions[int(k)]
-            moment = RecordedMoment(version.edge, entry.device, entry.ref, -1, None, None)
+            moment = RecordedMoment(version.edge, entry.device, entry, -1, None, None)
             then = Value(self, moment, shape, value.dtype, value.name)
             picked = Elements.at(shape, buffer.positions(offsets[here]))
             parts.append(Part(then, picked, here))
@@ -180,7 +180,7 @@ class TorchRecording(LiveRecord):
                 f"write .at(0), before the first write, up to .at({buffer.writes})",
             )
         shape = tuple(buffer.base_geometry[0])
-        moment = RecordedMoment(buffer.versions[k].edge, entry.device, entry.ref, -1, None, None)
+        moment = RecordedMoment(buffer.versions[k].edge, entry.device, entry, -1, None, None)
         then = Value(self, moment, shape, value.dtype, f"{value.name or 'tensor'}.at({k})")
         positions = buffer.positions(offsets_of(_geometry(entry)))
         return then, Elements.at(shape, positions.reshape(value.shape))
@@ -191,9 +191,9 @@ class TorchRecording(LiveRecord):
         entry = getattr(value.key, "entry", None)
         if entry is None:
             return None
-        operation = self.listener.values[entry.number].operation
+        operation = entry.operation
         if operation is not None:
-            spot = self.listener.operations[operation].spot
+            spot = self.listener.operation(operation).spot
             return place(*spot) if spot else None
         found = self.names.of(entry)
         return found[0].where if found else None
@@ -262,18 +262,25 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
     listener.keep = [] if values else None
     RECORDINGS.add(record)
 
+    weakly = weakref.ref(record)  # the watcher outlives the block by a garbage collection; the recording must not
+
     def bound(binding: Binding) -> None:
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
-            binding.object = listener.entry(binding.object)  # a stand-in: names keep no tensor alive
-        record.names.add(binding)
+        held = weakly()
+        if held is not None:
+            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+                binding.object = held.listener.entry(binding.object)  # a stand-in: names keep no tensor alive
+            held.names.add(binding)
 
     with ExitStack() as stack:
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(listener.saved.pack, listener.saved.unpack))
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
         stack.enter_context(functions.followed(listener))
         stack.enter_context(listener)
+        watched_before = sys.gettrace()
         stack.enter_context(Watcher(_is_tensor, bound))
+        listener.tracer = sys.gettrace() if watched_before is None else None
         record.running = True
         try:
             yield record
@@ -309,7 +316,7 @@ def _leave(record: TorchRecording) -> Callable[[str, list[Tensor], list[Tensor]]
 
 def _geometry(entry: Entry) -> Any:
     if entry.geometry is None:
-        tensor = entry.ref()
+        tensor = entry()
         if tensor is not None:
             entry.geometry = geometry(tensor)
         elif entry.buffer is not None:

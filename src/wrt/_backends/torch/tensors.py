@@ -14,52 +14,62 @@ from wrt._core.index import Shape
 Tensor = torch.Tensor
 
 
-class TensorRef(weakref.ref[torch.Tensor]):
-    """A weak reference that knows its entry, so that all entries share one callback."""
+class Entry(weakref.ref[torch.Tensor]):
+    """One tensor object of the user's run: a weak reference that stands in for it, called to get the tensor.
 
-    __slots__ = ("entry",)
-    entry: Entry
-
-
-class Entry:
-    """One tensor object of the user's run; a stand-in for it where the tensor itself must not be kept alive.
-
-    `number` is the value it has now in the graph; every write gives it a new one. `shadow` is its differentiable twin on
-    the same memory, if it does not require grad itself.
+    It is also the note of the value the tensor has now: `number` in the graph, shape, dtype, where gradients enter
+    (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` is its differentiable twin
+    on the same memory, if it does not require grad itself. Made for every operation, so it holds little.
     """
 
-    __slots__ = ("buffer", "device", "dtype", "followed", "geometry", "node", "number", "output", "ref", "shadow", "shape", "stamp")
+    __slots__ = (
+        "buffer", "dtype", "geometry", "node", "number", "operation", "output", "requires_grad", "shadow", "shape", "stamp"
+    )  # fmt: skip
+    __hash__ = object.__hash__
 
-    def __init__(self, tensor: Tensor, number: int) -> None:
-        self.ref = TensorRef(tensor, _gone)
-        self.ref.entry = self
+    def __new__(cls, tensor: Tensor, number: int, operation: int | None) -> Entry:
+        return super().__new__(cls, tensor, _gone)  # type: ignore[call-arg]
+
+    def __init__(self, tensor: Tensor, number: int, operation: int | None) -> None:
         self.number = number
         self.shape: Shape = tensor.shape  # a torch.Size is a tuple
         self.dtype = tensor.dtype
-        self.device = tensor.device
         self.node = tensor.grad_fn
         self.output = tensor.output_nr
-        self.followed = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-        self.geometry: tuple[Any, Any, int] | None = None
+        self.operation = operation
+        self.requires_grad = tensor.requires_grad
         self.shadow: Tensor | None = None
         self.buffer: Buffer | None = None
+        self.geometry: Any = None
         self.stamp = 0
 
-    def tensor(self) -> Tensor | None:
-        return self.ref()
+    def __eq__(self, other: object) -> bool:
+        return self is other  # not the tensors' own comparison
+
+    @property
+    def followed(self) -> bool:
+        """Whether it can have a derivative at all."""
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    @property
+    def device(self) -> torch.device:
+        tensor = self()
+        if tensor is not None:
+            return tensor.device
+        device: torch.device = self.node._input_metadata[self.output].device if self.node is not None else torch.device("cpu")
+        return device
 
     def edge(self) -> GradientEdge | None:
         """Where gradients of its latest value enter the graph."""
         if self.node is not None:
             return GradientEdge(self.node, self.output)
-        tensor = self.ref()
+        tensor = self()
         if tensor is not None and tensor.requires_grad:
             return torch.autograd.graph.get_gradient_edge(tensor)
         return None
 
 
-def _gone(ref: TensorRef) -> None:
-    entry = ref.entry
+def _gone(entry: Any) -> None:
     entry.shadow = None
     if entry.buffer is not None and not entry.buffer.writes:
         entry.buffer = None
@@ -69,10 +79,13 @@ def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors among the arguments of a torch function, lists of them included."""
     found: list[Tensor] = []
     for arg in args:
-        if isinstance(arg, Tensor):
+        kind = type(arg)
+        if kind is Tensor:
             found.append(arg)
-        elif type(arg) is list or type(arg) is tuple:
-            found.extend(item for item in arg if isinstance(item, Tensor))
+        elif kind is list or kind is tuple:
+            found.extend([item for item in arg if isinstance(item, Tensor)])
+        elif isinstance(arg, Tensor):
+            found.append(arg)
     if kwargs:
         for arg in kwargs.values():
             if isinstance(arg, Tensor):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-Way = Literal["pull", "push"]
+from wrt._core.pattern import Compression, Way
+from wrt._core.value import Value
+
+__all__ = ["Compressed", "Cut", "Direct", "Plan", "Way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +19,47 @@ class Direct:
     passes: int
     because: str
     strategy: str = "direct"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compressed:
+    """Sweep rows (or columns) that share no entry together, then tell their entries apart.
+
+    `kept` holds what a later, identical question can use again: seeds and indices on the device.
+    """
+
+    compression: Compression
+    because: str
+    strategy: Literal["structured", "colored"] = "structured"
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def way(self) -> Way:
+        return self.compression.way
+
+    @property
+    def passes(self) -> int:
+        return self.compression.passes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """J = J2 @ J1 through a set of Values that everything from x to y passes.
+
+    `last` answers y with respect to the cut, `first[k]` answers the k-th Value of the cut with respect to x.
+    """
+
+    values: tuple[Value, ...]
+    width: int
+    last: Plan
+    first: tuple[Plan, ...]
+    because: str
+    strategy: Literal["cut"] = "cut"
+    way: Way = "pull"
+
+    @property
+    def passes(self) -> int:
+        return self.last.passes + sum(plan.passes for plan in self.first)
+
+
+Plan: TypeAlias = Direct | Compressed | Cut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 
@@ -36,7 +36,8 @@ class Certificate:
         if self.kind == "none":
             return "switched off"
         verdict = "agrees" if self.passed else "DISAGREES"
-        return f"random probe by one unbatched pull {verdict}: residual {self.residual:.1e}, tolerance {self.tolerance:.1e}"
+        bounds = f"residual {self.residual:.1e}, tolerance {self.tolerance:.1e}"
+        return f"random probe by one unbatched pull {verdict}: {bounds}"
 
 
 @dataclass(slots=True)
@@ -71,10 +72,7 @@ class Report:
             "strategy": self.strategy,
             "because": self.because,
             "passes": self.passes,
-            "steps": [
-                {"what": s.what, "way": s.way, "rung": s.rung, "passes": s.passes, "calls": s.calls, "seconds": s.seconds}
-                for s in self.steps
-            ],
+            "steps": [asdict(step) for step in self.steps],
             "fallbacks": list(self.fallbacks),
             "notes": list(self.notes),
             "certificate": str(self.certificate) if self.certificate else None,

@@ -22,6 +22,7 @@ from wrt._run.columns import pull_columns, tangents
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
+from wrt._run.planned import planned, worth_planning
 from wrt._run.row import plain_row
 
 
@@ -120,6 +121,14 @@ def raise_unless_independent(ask: Ask) -> None:
 def _run(ask: Ask) -> Answer | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     report = Report()
+    if worth_planning(ask):
+        found = planned(ask, linear, report)
+        if found is not None:
+            report.notes.extend(ask.x.notes)
+            array = found.dense()
+            if not ask.y.record.backend.arrays.all_finite(found.array):
+                array = repair.non_finite(ask, linear, array, found.plan.way, report)
+            return Answer(array, True, report)
     plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
     array = _push_all(ask, linear, plan, report) if plan.way == "push" else None
     if array is None:

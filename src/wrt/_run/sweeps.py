@@ -1,0 +1,71 @@
+"""Pull and push in the coordinates of the question: weights of its m rows in, its n columns out, and back."""
+
+from __future__ import annotations
+
+import time
+
+from wrt._core.ask import Ask
+from wrt._core.pattern import Way
+from wrt._core.protocol import Array, CannotBatch, Linear
+from wrt._core.report import Report, Step
+from wrt._run.chunk import chunk_size
+from wrt._run.columns import pull_columns, spread_tangents
+
+FEW = 2  # so few seeds are swept one by one: setting up a batch takes longer
+
+
+class Sweeps:
+    """Batches of seeds, on the first rung of the ladder that takes them; `report` keeps count."""
+
+    def __init__(self, ask: Ask, linear: Linear, report: Report) -> None:
+        self.ask = ask
+        self.linear = linear
+        self.report = report
+        self.refused: set[str] = set()
+
+    def sweep(self, weights: Array, what: str, way: Way = "pull", *, plain: bool = False) -> Array | None:
+        """(k, m) -> (k, n) by pull, (k, n) -> (k, m) by push; None where no path leads through.
+
+        `plain` is the engine's own unbatched pass. Raises CannotBatch where no rung is left (pushing may be refused).
+        """
+        arrays = self.ask.y.record.backend.arrays
+        count = arrays.shape(weights)[0]
+        rungs = self.linear.pull_rungs if way == "pull" else self.linear.push_rungs
+        if plain or count <= FEW:
+            rungs = rungs[-1:]
+        for rung in rungs:
+            if rung in self.refused:
+                continue
+            started = time.perf_counter()
+            try:
+                found = self._in_chunks(weights, count, rung, way)
+            except CannotBatch as refusal:
+                self.refused.add(rung)
+                self.report.fallbacks.append(f"{rung}: {refusal}")
+                continue
+            calls = count if rung is rungs[-1] else -(-count // chunk_size(self.ask))
+            self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
+            return found
+        raise CannotBatch(f"no way to {way} is left")
+
+    def _in_chunks(self, weights: Array, count: int, rung: str, way: Way) -> Array | None:
+        size = chunk_size(self.ask)
+        if count <= size:
+            return self._once(weights, rung, way)
+        blocks = [self._once(weights[start : start + size], rung, way) for start in range(0, count, size)]
+        return None if blocks[0] is None else self.ask.y.record.backend.arrays.concat(blocks, 0)
+
+    def _once(self, weights: Array, rung: str, way: Way) -> Array | None:
+        ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        count = arrays.shape(weights)[0]
+        if way == "pull":
+            if ask.rows.everything:
+                seeds = arrays.reshape(weights, (count, *ask.y.shape))
+            else:
+                seeds = arrays.spread(ask.y, ask.rows.positions, weights)
+            return pull_columns(ask, self.linear, seeds, rung)
+        pushed = self.linear.push(spread_tangents(ask, weights), rung)
+        if pushed is None:
+            return None
+        flat = arrays.reshape(pushed, (count, -1))
+        return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)

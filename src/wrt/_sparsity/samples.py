@@ -1,0 +1,49 @@
+"""A few rows of the Jacobian, looked at for where they are nonzero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.index import Positions, Shape
+
+SEED = 7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """`support[s, c]`: whether row `rows[s]` is nonzero at column c."""
+
+    rows: Positions
+    support: npt.NDArray[np.bool_]
+
+    @property
+    def density(self) -> float:
+        """The share of nonzeros in a typical row that has any."""
+        counts = self.support.sum(1)
+        alive = counts[counts > 0]
+        return float(np.median(alive)) / self.support.shape[1] if len(alive) else 0.0
+
+    def joined(self, other: Samples) -> Samples:
+        return Samples(np.concatenate([self.rows, other.rows]), np.concatenate([self.support, other.support]))
+
+
+def spread_rows(shape: Shape, count: int) -> Positions:
+    """Rows that lie far apart along every axis, independently of one another, and the two outermost ones.
+
+    Along each axis the samples are one to a stratum, in a random order of its own (a Latin hypercube): a coincidence
+    between two axes does not survive a dozen of them.
+    """
+    size = int(np.prod(shape))
+    if size <= count:
+        return np.arange(size)
+    generator = np.random.default_rng(SEED)
+    inner = count - 2
+    coordinates = [
+        np.minimum(((generator.permutation(inner) + generator.uniform(0.2, 0.8, inner)) / inner * n).astype(int), n - 1)
+        for n in shape
+    ]
+    rows = np.ravel_multi_index(coordinates, shape) if shape else np.zeros(inner, int)
+    return np.unique(np.concatenate([[0], rows, [size - 1]])).astype(np.int64)

@@ -1,0 +1,106 @@
+"""How the axes of y relate to the axes of x, guessed from a few rows.
+
+The guess is a product: every axis of x either follows an axis of y (see `links`) or is touched at the same indices by
+every row. It may be wrong, and the certificate of the answer decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.index import Positions, Shape
+from wrt._sparsity.links import Link, follow, period
+from wrt._sparsity.samples import Samples
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """`links` tell which axes of x follow which of y; `kept` which indices the other axes of x are touched at."""
+
+    y: Shape
+    x: Shape
+    links: tuple[Link, ...]
+    kept: dict[int, Positions]
+
+    @property
+    def volume(self) -> int:
+        """Entries of an inner row."""
+        return prod(len(link.offsets) for link in self.links) * prod(len(kept) for kept in self.kept.values())
+
+    def coloring(self) -> Positions:
+        """The pass of every row: rows of one pass share no column, by the period of each linked axis."""
+        periods = list(self.y)
+        for link in self.links:
+            periods[link.y] = min(periods[link.y], period(link, self.y[link.y], self.x[link.x]))
+        color = np.zeros((1,) * len(self.y), dtype=np.int64)
+        for axis, (length, repeat) in enumerate(zip(self.y, periods, strict=True)):
+            along = (-1,) + (1,) * (len(self.y) - axis - 1)
+            color = color * repeat + (np.arange(length) % repeat).reshape(along)
+        return np.broadcast_to(color, self.y).reshape(-1)
+
+    @property
+    def passes(self) -> int:
+        periods = list(self.y)
+        for link in self.links:
+            periods[link.y] = min(periods[link.y], period(link, self.y[link.y], self.x[link.x]))
+        return prod(periods)
+
+    def entries(self) -> tuple[Positions, Positions]:
+        """(rows, columns) of everything that may be nonzero."""
+        rows = np.arange(prod(self.y))
+        place = np.unravel_index(rows, self.y) if self.y else ()
+        columns = np.zeros((len(rows), 1), dtype=np.int64)
+        valid: npt.NDArray[np.bool_] | None = None
+        links = {link.x: link for link in self.links}
+        for axis, length in enumerate(self.x):
+            if axis in links:
+                spot, inside = _window(links[axis], place[links[axis].y], length)
+            else:
+                spot, inside = self.kept[axis][None, :], None
+            columns = (columns[:, :, None] * length + spot[:, None, :]).reshape(len(rows), -1)
+            width = spot.shape[1]
+            if valid is not None and width > 1:
+                valid = np.repeat(valid, width, axis=1)
+            if inside is not None:
+                tiled = np.tile(inside, (1, columns.shape[1] // width))
+                valid = tiled if valid is None else valid & tiled
+        spread = np.broadcast_to(rows[:, None], columns.shape)
+        return (spread.reshape(-1), columns.reshape(-1)) if valid is None else (spread[valid], columns[valid])
+
+    def __str__(self) -> str:
+        return ", ".join(f"axis {link.x} of x: {link} of axis {link.y} of y" for link in self.links)
+
+
+def _window(link: Link, index: Positions, length: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
+    spot = link.base(index)[:, None] + np.asarray(link.offsets)[None, :]  # (m, w)
+    if link.wrap:
+        return spot % length, None
+    inside = (spot >= 0) & (spot < length)
+    return np.where(inside, spot, 0), None if inside.all() else inside
+
+
+def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
+    """How axes relate if the shapes are these."""
+    alive = samples.support.any(1)
+    support = samples.support[alive].reshape(-1, *x)  # (s, *x)
+    place = np.unravel_index(samples.rows[alive], y) if y else ()
+    links: list[Link] = []
+    kept: dict[int, Positions] = {}
+    for axis, length in enumerate(x):
+        others = tuple(k + 1 for k in range(len(x)) if k != axis)
+        touched: npt.NDArray[np.bool_] = np.asarray(support.any(axis=others))  # (s, length)
+        found = [
+            link
+            for k, of_y in enumerate(y)
+            if length > 1 and of_y > 1 and (link := follow(k, axis, place[k], touched, (of_y, length)))
+        ]
+        if found:
+            links.append(min(found, key=lambda link: (len(link.offsets), abs(link.y - axis))))
+        else:
+            same = (touched == touched[:1]).all()
+            kept[axis] = np.flatnonzero(touched[0]) if same else np.arange(length)
+    return Structure(y, x, tuple(links), kept)

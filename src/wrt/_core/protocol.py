@@ -104,6 +104,9 @@ class Recording(Record, Protocol):
     def where(self, value: Value) -> Where | None:
         """The user's line that made a Value."""
 
+    def line_of(self, made: Any) -> Where | None:
+        """The user's line that made a tensor, or a node of the framework's own graph where it has one."""
+
     def writes(self, value: Value) -> list[Write]:
         """In-place writes (or functional updates) of its buffer, in order."""
 
@@ -136,6 +139,18 @@ class Arrays(Protocol):
 
     def take(self, array: Array, positions: Positions, axis: int) -> Array: ...
     def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
+    def index(self, positions: Positions, like: Value) -> Array:
+        """Flat positions as an index that lives where the Value does, for `gather` and `scatter`."""
+
+    def gather(self, array: Array, index: Array) -> Array:
+        """The elements of a flat array at an index."""
+
+    def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
+        """Zeros of this shape with values written at flat positions, each of which comes once."""
+
+    def total(self, array: Array, axis: int) -> Array:
+        """The sum along one axis."""
+
     def matmul(self, a: Array, b: Array) -> Array: ...
     def abs(self, array: Array) -> Array: ...
     def largest(self, array: Array) -> float:

@@ -126,6 +126,10 @@ class Trace:
             raise NotRecorded("no graph was recorded", "the run is empty", "compute something inside the recording")
         return graph
 
+    def line(self, made: Any) -> Where | None:
+        """The user's line that made a tensor, a handle, or (torch) an autograd node."""
+        return made.line if isinstance(made, Handle) else self._one.line_of(made)
+
     def save(self, path: str | Path) -> None:
         """Write the graph as JSON; `wrt.load_graph(path)` reads it without the framework."""
         self.graph.save(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from wrt._backends.torch.kinds import LEAVES_TENSORS
+from wrt._backends.torch.twins import is_twin_source
 from wrt._core.graph import Gradient, Graph, Node, Tensor, Write
 from wrt._core.where import place
 
@@ -65,7 +66,7 @@ def _gradient(operation: Operation, listener: Any) -> Gradient:
     if operation.name in LEAVES_TENSORS:
         return "cut"
     made = [k for k in operation.outputs if k not in operation.inputs]
-    if made and not any(_carries(listener.values[k]) for k in made):
+    if made and not any(_carries(listener.values[k]) and not _starts_anew(listener.values[k]) for k in made):
         return "cut"
     custom = [node for k in made if (node := listener.values[k].node) is not None]
     if custom and all(hasattr(node, "_forward_cls") for node in custom):
@@ -75,3 +76,8 @@ def _gradient(operation: Operation, listener: Any) -> Gradient:
 
 def _carries(made: Any) -> bool:
     return made.node is not None or made.requires_grad
+
+
+def _starts_anew(made: Any) -> bool:
+    """Whether its history begins with itself: nothing before it, although it was made by an operation."""
+    return made.node is not None and is_twin_source(made.node)

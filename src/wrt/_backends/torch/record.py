@@ -17,11 +17,14 @@ from torch.utils import _pytree as pytree
 
 from wrt._backends.torch import functions, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
+from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.listen import Listener
 from wrt._backends.torch.live import LiveRecord, Moment
 from wrt._backends.torch.plain_graph import plain_graph
+from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.tensors import Entry
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.flow import flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.value import Part, Side, Value
@@ -48,6 +51,7 @@ class TorchRecording(LiveRecord):
         self.running = False
         self.held: Any = None
         self._graph: Graph | None = None
+        self._lines: tuple[int, dict[Any, int]] | None = None
 
     # ---------------------------------------------------------------- names
 
@@ -57,6 +61,19 @@ class TorchRecording(LiveRecord):
         code, lasti = (frame.f_code, frame.f_lasti) if frame is not None else (_NOWHERE, 0)
         entry = self.listener.entry(tensor)
         self.names.add(Binding(name, entry, code, lasti, len(self.listener.operations)))
+
+    def name_the_rest(self, frame: FrameType | None) -> None:
+        """Names nobody bound during the run: variables from before it, and parameters by their paths."""
+        named = {id(binding.object) for name in self.names for binding in self.names.all(name)}
+        known = self.listener.entries
+        visible = [] if frame is None else [*frame.f_locals.items()]
+        for root in self.paths.roots():
+            visible += [(modules.without_wrappers(path), tensor) for path, tensor in root.named_parameters()]
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            for name, tensor in visible:
+                if isinstance(tensor, Tensor) and id(tensor) in known and known[id(tensor)]() is tensor:
+                    if id(known[id(tensor)]) not in named or isinstance(tensor, torch.nn.Parameter):
+                        self.name(name, tensor, frame)
 
     def bound(self, binding: Binding) -> Value:
         """The Value that a name stands for."""
@@ -146,8 +163,21 @@ class TorchRecording(LiveRecord):
             f".at(k) asks about an earlier one",
         )
 
-    def has_history(self, value: Value) -> bool:
-        return value.key.edge is not None
+    # ---------------------------------------------------------------- no path
+
+    def unreached(self, y: Value, x: Value) -> bool | Exception:
+        ours = getattr(y.key, "entry", None), getattr(x.key, "entry", None)
+        if ours[0] is None or ours[1] is None or self.graph is None:
+            return super().unreached(y, x)
+        followed = flow(self.graph, ours[0].number, ours[1].number)
+        if followed.independent:
+            return True
+        names = (y.name or "y", x.name or "x")
+        if followed.cuts:
+            return cut_error(followed.cuts[0], *names)
+        if followed.left and not followed.reaches:
+            return left_error(followed.left[0], *names)
+        return super().unreached(y, x)
 
     # ---------------------------------------------------------------- writes
 
@@ -197,6 +227,17 @@ class TorchRecording(LiveRecord):
             return place(*spot) if spot else None
         found = self.names.of(entry)
         return found[0].where if found else None
+
+    def line_of(self, node: Any) -> Where | None:
+        """The user's line that made an autograd node, or a tensor."""
+        if isinstance(node, Tensor):
+            found = self.find(node)
+            return None if found is None else self.where(found)
+        if self._lines is None or self._lines[0] != len(self.listener.operations):
+            self._lines = (len(self.listener.operations), operations_of_nodes(self.listener))
+        operation = self._lines[1].get(node)
+        spot = None if operation is None else self.listener.operation(operation).spot
+        return place(*spot) if spot else None
 
     @property
     def graph(self) -> Graph | None:
@@ -286,6 +327,7 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
             yield record
         finally:
             record.running = False
+            record.name_the_rest(user_frame(sys._getframe(1)))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from wrt._backends.torch.compat import Words
-from wrt.errors import EngineRefused, GraphFreed
+from wrt._core.graph import Node
+from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath
 
 
 @contextmanager
@@ -47,4 +48,24 @@ def in_our_words(error: RuntimeError) -> RuntimeError:
         "torch's autograd could not run this pass",
         said.strip().splitlines()[0][:200] if said.strip() else type(error).__name__,
         "the original error is chained below; wrt.why(error) looks for its cause",
+    )
+
+
+def cut_error(node: Node, y: str, x: str) -> GradientCut:
+    """The value goes on, the gradient stops at this line."""
+    line = f"{node.where}  {node.where.text}" if node.where else node.op
+    return GradientCut(
+        f"no gradient path from {x} to {y}",
+        f"{y} is computed from {x}, but {line}  cuts the path ({node.op})",
+        f"change that line, or ask for the derivative with respect to what it gives; wrt.why({y}, {x}) says more",
+    )
+
+
+def left_error(node: Node, y: str, x: str) -> NoPath:
+    """The value left torch; what became of it there was not recorded."""
+    line = f"{node.where}  {node.where.text}" if node.where else node.op
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"{line}  takes {x} out of torch ({node.op}); whether {y} uses the number was not recorded",
+        f"keep it a tensor on that line; wrt.why({y}, {x}) says more",
     )

@@ -19,6 +19,7 @@ def pull_columns(ask: Ask, linear: Linear, seeds: Array, rung: str) -> Array | N
     if not arrays.is_complex(ask.y):
         return _asked(ask, linear.pull(seeds, rung), arrays.shape(seeds)[0])
     count = arrays.shape(seeds)[0]
+    seeds = arrays.conjugate(seeds)  # the adjoint takes the conjugate of its seed; a row of u @ J does not
     first = _asked(ask, linear.pull(seeds, rung), count)
     if first is None:
         return None

@@ -11,10 +11,12 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
+from wrt._core.report import Report
 from wrt._run import execute
 from wrt._run.certify import SEED, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, spread_tangents
+from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.options import current
 from wrt.errors import WrongShape
 
@@ -30,6 +32,7 @@ def left(ask: Ask, u: Any) -> Array:
     found = _reached(ask)
     if found is None:
         return arrays.zeros((*batch, *ask.x.shape), ask.x.values[0])
+    refuse_if_not_holomorphic(found.ask, found.linear, Report())
     rows = [
         pull_columns(found.ask, found.linear, seeds[k : k + 1], found.linear.pull_rungs[-1])
         for k in range(weights.shape[0])

@@ -18,7 +18,12 @@ Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     """Where the gradient of this tensor, as it is now, enters the graph; None if it has no history."""
-    return get_gradient_edge(tensor) if tensor.requires_grad else None
+    if not tensor.requires_grad:
+        return None
+    if torch.is_inference_mode_enabled() or torch._C._len_torch_function_stack():
+        with torch._C.DisableTorchFunction(), torch.inference_mode(False):
+            return get_gradient_edge(tensor)
+    return get_gradient_edge(tensor)
 
 
 def pull(out: GradientEdge, ins: tuple[GradientEdge, ...], seed: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

@@ -140,7 +140,7 @@ class TorchLinear:
         with compat.Undisturbed(), torch.enable_grad(), translated():
             rows = [
                 torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
-                for seed in seeds
+                for seed in (seeds.clone() if seeds.is_inference() else seeds)
             ]
             lifted: list[Value | None] = []
             for column in zip(*rows, strict=True):

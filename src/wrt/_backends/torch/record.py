@@ -24,7 +24,7 @@ from wrt._backends.torch.plain_graph import plain_graph
 from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.tensors import Entry
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.flow import flow
+from wrt._core.dataflow import flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.value import Part, Side, Value

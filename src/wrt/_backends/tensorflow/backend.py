@@ -34,6 +34,7 @@ class TensorFlowBackend:
         return TensorFlowRecording.is_tensor(obj) or isinstance(obj, known) or _is_layer(obj)
 
     def lift(self, obj: Any) -> Value:
+        """Its Value in the recording that made it, or else in the latest one that met it."""
         if isinstance(obj, COMPOSITE):
             raise refusals.composite(obj)
         if not TensorFlowRecording.is_tensor(obj):
@@ -41,12 +42,18 @@ class TensorFlowBackend:
         dtype = compat.plain_variable(obj).dtype
         if not (dtype.is_floating or dtype.is_complex):
             raise refusals.not_a_float("it", dtype.name)
+        met = None
         for reference in reversed(self._recordings):
             recording = reference()
             found = None if recording is None else recording.find(obj)
-            if found is not None:
+            if recording is None or found is None:
+                continue
+            if recording.made(found):
                 return found
-        raise refusals.bare(obj)
+            met = met or found
+        if met is None:
+            raise refusals.bare(obj)
+        return met
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The trainable variables of a model, or the tensors of a container, and how to put answers in their places."""

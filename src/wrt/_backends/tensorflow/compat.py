@@ -32,8 +32,18 @@ LOOKS_AT_VARIABLE = READS_VARIABLE | {"VariableShape", "VarIsInitializedOp", "De
 """Operations that leave a variable as it is; any other one that takes its handle writes to it."""
 
 
+def is_call(op: str) -> bool:
+    """Whether an operation is a whole compiled function: its gradient is recorded by the call, or not at all."""
+    return op.startswith(("__inference_", "__forward_")) or op in ("PartitionedCall", "StatefulPartitionedCall")
+
+
 class _Quiet(threading.local):
+    """How deep this thread is in work of our own, and the tapes of its open recordings."""
+
     depth = 0
+
+    def __init__(self) -> None:
+        self.tapes: list[Any] = []
 
 
 _quiet = _Quiet()
@@ -45,10 +55,12 @@ _quiet = _Quiet()
 def open_tape() -> Any:
     tape = tf.GradientTape(persistent=True)
     tape.__enter__()
+    _quiet.tapes.append(tape)
     return tape
 
 
 def close_tape(tape: Any) -> None:
+    _quiet.tapes.remove(tape)
     tape.__exit__(None, None, None)
 
 
@@ -92,17 +104,10 @@ def pull_many(tape: Any, ys: Sequence[Tensor], sources: Sequence[Tensor], seeds:
 
 @contextmanager
 def second_tape(seed: Tensor) -> Iterator[Any]:
-    """A tape of our own that sees how a pull depends on its seed; other tapes stay as they are."""
-    stopped = tapes_are_stopped()
-    if stopped:
-        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
-    try:
-        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-            tape.watch(seed)
-            yield tape
-    finally:
-        if stopped:
-            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+    """A tape of our own that sees how a pull depends on its seed."""
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(seed)
+        yield tape
 
 
 def batched(one: Callable[[Tensor], Any], size: int) -> Callable[[Tensor], Any]:
@@ -137,8 +142,26 @@ def unseen() -> Iterator[None]:
 
 
 @contextmanager
+def sweeping() -> Iterator[None]:
+    """Around a sweep: unseen, and off the tapes of open recordings.
+
+    The tapes as a whole are not stopped: a gradient function may use a tape of its own, as `tf.recompute_grad` does,
+    and would silently answer zero.
+    """
+    paused = [tape for tape in _quiet.tapes if tape._recording]
+    for tape in paused:
+        tape._pop_tape()
+    try:
+        with unseen():
+            yield
+    finally:
+        for tape in paused:
+            tape._push_tape()
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
-    """Unseen by our recordings, and by every tape of the user."""
+    """Around plain arithmetic of ours: unseen by our recordings, and by every tape of the user."""
     with unseen(), tape_stack.stop_recording():
         yield
 

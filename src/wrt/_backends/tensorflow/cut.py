@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.log import Leak, Log
 from wrt._core.where import Spot, place
 from wrt.errors import GradientCut, NoPath
 
 
-def why_unreached(log: Log, y: int, x: int) -> bool | Exception:
-    """True when the recorded data flow proves that y does not depend on x."""
+def why_unreached(log: Log, y: int, x: int, given: set[int]) -> bool | Exception:
+    """True when the recorded data flow proves that y does not depend on x; what was given to f is independent."""
     if x not in log.tensors or y not in log.tensors:
         return NoPath(
             "no gradient path from x to y",
@@ -18,10 +19,7 @@ def why_unreached(log: Log, y: int, x: int) -> bool | Exception:
     path = log.between(x, y)
     if path:
         return _cut(log, path)
-    left = _left(log, y, x)
-    if left is not None:
-        return left
-    return True
+    return _older(log, y, x, given) or _left(log, y, x) or True
 
 
 def _cut(log: Log, path: list[int]) -> GradientCut:
@@ -39,7 +37,7 @@ def _cut(log: Log, path: list[int]) -> GradientCut:
 def _named(log: Log, index: int) -> GradientCut:
     operation = log.operations[index]
     line = _line(operation.spot)
-    if any(number < 0 for number in operation.outputs):
+    if any(number < 0 for number in operation.outputs) and not compat.is_call(operation.op):
         return GradientCut(
             "no gradient path from x to y",
             f"{line} assigns to a variable, and TensorFlow keeps no gradient of an assignment",
@@ -56,6 +54,21 @@ def _named(log: Log, index: int) -> GradientCut:
         "no gradient path from x to y",
         f"y is computed from x, but {line} {what}",
         f"remove {_remedy(operation.op)}, or ask for d(y) / d(what this line makes)",
+    )
+
+
+def _older(log: Log, y: int, x: int, given: set[int]) -> NoPath | None:
+    """A tensor made between x and the recording may have been computed from x, unseen."""
+    tensors, _ = log.ancestors([y])
+    if x in given or not any(
+        x < n <= log.start and n in log.first_seen and n not in given and log.tensors[n][1] in compat.FLOATS
+        for n in tensors
+    ):
+        return None
+    return NoPath(
+        "no gradient path from x to y",
+        "y uses a tensor that was made after x and before the recording began: whether it depends on x is not recorded",
+        "compute it inside the recording, or give both as arguments: wrt.trace(f, x, other)",
     )
 
 

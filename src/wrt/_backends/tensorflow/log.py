@@ -110,6 +110,8 @@ class Log:
         operation = self.operations[index]
         if not any(self._carries(number) for number in operation.inputs):
             return "none"
+        if compat.is_call(operation.op):
+            return "cut" if index in self.blind else "yes"
         if operation.stopped or index in self.blind or not any(map(self._carries, operation.outputs)):
             return "cut"
         return "cut" if compat.gradient_is_registered(operation.op) is False or _writes(operation) else "yes"
@@ -170,4 +172,4 @@ class Log:
 
 
 def _writes(operation: Operation) -> bool:
-    return any(number < 0 for number in operation.outputs)
+    return not compat.is_call(operation.op) and any(number < 0 for number in operation.outputs)

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.log import Leak, Operation
@@ -26,7 +27,7 @@ from wrt._core.protocol import Backend
 from wrt._core.watch import Watcher
 from wrt._core.where import spot, user_frame
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+CALLS_THE_USER = "wrt._backends.tensorflow.backend"
 
 
 class _Open(threading.local):
@@ -109,14 +110,18 @@ class Recorder:
     # ---------------------------------------------------------------- operations
 
     def _ran(
-        self, op: str, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
+        self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
         if graph is not None or compat.is_quiet() or not all(isinstance(t, compat.EagerTensor) for t in inputs):
             return
         frame = sys._getframe(1)
-        stopped = compat.tapes_are_stopped()
+        if _is_ours(frame):
+            return
+        if isinstance(op, bytes):  # where TensorFlow left its fast path
+            op = op.decode()
+        stopped = compat.tapes_are_stopped() and not compat.is_call(op)
         outputs = outputs or ()
-        blind = not stopped and self._meet_inputs(op, inputs, attributes, outputs, frame)
+        blind = self._meet_inputs(op, inputs, attributes, outputs, frame)
         log = self.recording.log
         entry = Operation(
             op,
@@ -135,7 +140,7 @@ class Recorder:
             update = Update(index, op, tuple(inputs), attributes, outputs[0], entry.spot)
             self.recording.updates[entry.outputs[0]] = update
         elif op in compat.READS_VARIABLE:
-            self.recording.note_read(inputs[0], op, outputs[0])
+            self.recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
 
     def _meet_inputs(self, op: str, inputs: Any, attributes: Any, outputs: Any, frame: FrameType) -> bool:
         """Watch what was not watched; True where its gradient through this operation is lost for good."""
@@ -147,16 +152,30 @@ class Recorder:
             known = number in log.tensors
             if not known:
                 self.meet(tensor)
-                if number > log.start and kind in compat.FLOATS and _is_from_numpy(frame):
+                fresh = number > log.start and kind in compat.FLOATS
+                if fresh and not self._was_read(tensor, frame) and _is_from_numpy(frame):
                     log.from_numpy[number] = spot(frame)
             if kind in compat.CARRIES_GRADIENT or (kind == compat.RESOURCE and op in compat.READS_VARIABLE):
                 late, watched = late or not known, watched or known
         if not late:
             return False
-        if op in CALLS:
+        if compat.is_call(op):
             return True  # what a compiled function keeps for its backward cannot be had afterwards
-        if not watched:
+        if not watched and not compat.tapes_are_stopped():
             compat.record_by_hand(op, inputs, attributes, outputs)
+        return False
+
+    def _was_read(self, tensor: Any, frame: FrameType) -> bool:
+        """A variable among the arguments of TensorFlow's fast path is read without a word; note the read here."""
+        for variable in _variables(frame):
+            handle = compat.handle(variable)
+            if tuple(variable.shape) == compat.shape(tensor) and variable.dtype == tensor.dtype:
+                self.recording.note_read(handle, tensor, in_time=compat.number(handle) in self.recording.log.tensors)
+                self.meet(handle)
+                numbers = (self.recording.log.number(compat.number(handle)),)
+                read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), "", False)
+                self.recording.log.add(read)
+                return True
         return False
 
     def _made(self, tensor: Any) -> None:
@@ -166,13 +185,34 @@ class Recorder:
             compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
 
     def _written(self, op: str, inputs: Any) -> tuple[int, ...]:
-        """New numbers of the variables that an operation writes to."""
-        if op in compat.LOOKS_AT_VARIABLE or op in CALLS:
+        """New numbers of the variables that an operation writes to, or may write to."""
+        if op in compat.LOOKS_AT_VARIABLE:
             return ()
         handles = [t for t in inputs if compat.kind(t) == compat.RESOURCE]
-        for handle in handles:
-            self.meet(handle)
-        return tuple(self.recording.rewritten(handle) for handle in handles)
+        if compat.is_call(op):
+            for handle in handles:
+                self.recording.note_read(handle, None)
+            return tuple(self.recording.log.rewritten(compat.number(handle)) for handle in handles)
+        return tuple(self.recording.assigned(handle) for handle in handles)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether wrt itself asked for the operation, to answer a question inside the block."""
+    inner: FrameType | None = frame
+    while inner is not None:
+        module = inner.f_globals.get("__name__", "")
+        if not module.startswith("tensorflow."):
+            return module.startswith("wrt.") and module != CALLS_THE_USER
+        inner = inner.f_back
+    return False
+
+
+def _variables(frame: FrameType) -> list[Any]:
+    """The variables that a function of TensorFlow was given."""
+    code = frame.f_code
+    given = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
+    flat = [item for value in given for item in (value if isinstance(value, (list, tuple)) else (value,))]
+    return [item for item in flat if isinstance(item, tf.Variable)]
 
 
 def _is_from_numpy(frame: FrameType) -> bool:

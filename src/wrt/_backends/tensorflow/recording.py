@@ -14,7 +14,7 @@ from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.cut import why_unreached
 from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
-from wrt._backends.tensorflow.refusals import another_run, not_a_float
+from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
@@ -41,7 +41,9 @@ class TensorFlowRecording:
         self._open_tape = open_tape
         self._values: dict[int, Value] = {}
         self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
-        self._reads: dict[int, dict[int, list[tuple[str, Any]]]] = {}  # handle -> version -> reads of it
+        self._assignments: dict[int, int] = {}  # handle -> how often it was assigned to
+        self._late: set[int] = set()
+        self._reads: dict[int, dict[int, list[Any]]] = {}  # handle -> assignments before -> what was read
 
     def open(self) -> Any:
         self.tape = self._open_tape()
@@ -78,6 +80,10 @@ class TensorFlowRecording:
             return None
         return self.lift(obj)
 
+    def made(self, value: Value) -> bool:
+        """Whether an operation of this run made it."""
+        return self.number(value) in self.log.producer
+
     def bind(self, binding: Binding) -> None:
         """A name means a Value from now on."""
         self.names.add(binding)
@@ -112,12 +118,21 @@ class TensorFlowRecording:
 
     # ---------------------------------------------------------------- variables
 
-    def note_read(self, handle: Any, op: str, read: Any) -> None:
-        number = compat.number(handle)
-        self._reads.setdefault(number, {}).setdefault(self.log.number(number), []).append((op, read))
+    def note_read(self, handle: Any, read: Any, *, in_time: bool = True) -> None:
+        """A variable was read; `read` is None where it was read inside of something else.
 
-    def rewritten(self, handle: Any) -> int:
-        return self.log.rewritten(compat.number(handle))
+        `in_time` is False where its handle was not watched yet: then the tape knows what was read, and no more.
+        """
+        number = compat.number(handle)
+        if not in_time:
+            self._late.add(number)
+        self._reads.setdefault(number, {}).setdefault(self._assignments.get(number, 0), []).append(read)
+
+    def assigned(self, handle: Any) -> int:
+        """The number of a variable after an assignment to it."""
+        number = compat.number(handle)
+        self._assignments[number] = self._assignments.get(number, 0) + 1
+        return self.log.rewritten(number)
 
     def sources(self, value: Value) -> list[Any]:
         """The tensors of the tape whose gradients together are the gradient of a Value.
@@ -125,9 +140,12 @@ class TensorFlowRecording:
         A variable that was assigned to between two reads means its value since then: the reads of that version.
         """
         versions = self._reads.get(value.key.number, {})
-        if value.key.variable is None or len(versions) < 2:
+        if value.key.variable is None or (len(versions) < 2 and value.key.number not in self._late):
             return [value.key.tensor]
-        return [read for _, read in list(versions.values())[-1]]
+        last = list(versions.values())[-1]
+        if any(read is None for read in last):
+            raise read_inside()
+        return last
 
     # ---------------------------------------------------------------- writes
 
@@ -154,6 +172,10 @@ class TensorFlowRecording:
         """The buffer before the first write, then after each."""
         chain = self.chain(value)
         return [self.lift(chain[0].before), *(self.lift(update.after) for update in chain)] if chain else [value]
+
+    def line_of(self, made: Any) -> Where | None:
+        found = self.find(made)
+        return None if found is None else self.where(found)
 
     def writes(self, value: Value) -> list[Write]:
         value = self.own(value)
@@ -216,7 +238,8 @@ class TensorFlowRecording:
         return TapeLinear(self, y, [self.sources(x) for x in xs])
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        return why_unreached(self.log, self.number(y), self.number(x))
+        given = {value.key.number for value in _leaves([self.inputs, self.keywords])}
+        return why_unreached(self.log, self.number(y), self.number(x), given)
 
     def notes(self, y: Value, x: Side) -> list[str]:
         return list(x.notes)

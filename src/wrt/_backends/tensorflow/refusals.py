@@ -51,6 +51,14 @@ def another_run() -> DifferentRuns:
     )
 
 
+def read_inside() -> EngineRefused:
+    return EngineRefused(
+        "the variable was assigned to between two reads, and read inside a gather or a compiled function since",
+        "the tape adds both reads up, and cannot tell the old value's share from the new one's",
+        "record the part after the assignment alone, or read the variable into a tensor first: w = tf.identity(v)",
+    )
+
+
 def written_less_often(k: int, last: int) -> WrongIndex:
     times = "once" if last == 1 else f"{last} times"
     return WrongIndex(

@@ -51,7 +51,7 @@ class TapeLinear:
     # ---------------------------------------------------------------- rows
 
     def pull(self, seeds: Tensor, rung: str) -> Pulled:
-        with compat.undisturbed():
+        with compat.sweeping():
             count = seeds.shape[0]
             if rung == PFOR and count > 1:
                 return self._batch(seeds, "pull", self._pull_one)
@@ -77,7 +77,7 @@ class TapeLinear:
     # ---------------------------------------------------------------- columns
 
     def push(self, tangents: Sequence[Tensor | None], rung: str) -> Tensor | None:
-        with compat.undisturbed():
+        with compat.sweeping():
             self._set_up_push()
             live = [(g, t) for g, t in zip(self._pulled, tangents, strict=True) if g is not None and t is not None]
             if not live:

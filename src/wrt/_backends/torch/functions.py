@@ -12,6 +12,9 @@ import torch
 
 from wrt._backends.torch.listen import Listener
 
+OURS = ("wrt.", "torch.utils.checkpoint")
+"""Functions that belong to a mechanism, not to the user's computation."""
+
 
 @contextmanager
 def followed(listener: Listener) -> Iterator[None]:
@@ -22,7 +25,7 @@ def followed(listener: Listener) -> Iterator[None]:
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         run = original.__get__(None, cls)
         inside = not torch._C._len_torch_function_stack()
-        if threading.get_ident() != thread or inside or cls.__module__.startswith("wrt."):
+        if threading.get_ident() != thread or inside or cls.__module__.startswith(OURS):
             return run(*args, **kwargs)
 
         def call(*given: Any, **named: Any) -> Any:

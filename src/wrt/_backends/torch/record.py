@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import functions, modules
+from wrt._backends.torch import checkpoints, functions, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
 from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.listen import Listener
@@ -318,6 +318,7 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
         stack.enter_context(functions.followed(listener))
+        stack.enter_context(checkpoints.kept_open())
         stack.enter_context(listener)
         watched_before = sys.gettrace()
         stack.enter_context(Watcher(_is_tensor, bound))

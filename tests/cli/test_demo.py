@@ -1,17 +1,16 @@
 """The demo answers every question, its checks can fail, and each line it shows is the line it ran."""
 
 import ast
-import inspect
 import json
 import re
-from types import ModuleType
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from wrt._cli import app as command_line
-from wrt._cli.demo import answer, page, questions, torch_twins
+from wrt._cli.demo import answer, page, questions
 from wrt._cli.demo.question import Check, Outcome, Question, Shown, asked, slopes
 
 EVERY = [question for topic in questions.TOPICS for question in topic.questions]
@@ -25,6 +24,15 @@ def test_every_torch_question_is_answered_and_checked(question: Question) -> Non
     assert any(isinstance(one, Check) for one in outcome.evidence)
 
 
+@pytest.mark.parametrize("framework", [name for name in answer.frameworks() if name != answer.HERE])
+def test_every_question_is_answered_in_the_other_frameworks(framework: str) -> None:
+    outcomes = answer.outcomes(framework)
+    if outcomes[0].skipped:
+        pytest.skip(outcomes[0].skipped)
+    assert len(outcomes) == len([one for one in EVERY if framework in one.twins])
+    assert all(outcomes), [(one.number, one.raised) for one in outcomes if not one]
+
+
 def test_there_are_three_questions_or_more_to_each_of_five_topics() -> None:
     assert len(questions.TOPICS) == 5
     assert all(len([q for q in topic.questions if q.number[-1] in "123"]) == 3 for topic in questions.TOPICS)
@@ -35,14 +43,15 @@ def test_numbers_are_unique_and_in_order() -> None:
     assert numbers == sorted(set(numbers))
 
 
-def calls_of_asked(module: ModuleType) -> list[ast.Call]:
-    tree = ast.parse(inspect.getsource(module))
+def calls_of_asked(framework: str) -> list[ast.Call]:
+    tree = ast.parse(Path(answer.__file__).with_name(f"{framework}_twins.py").read_text())
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "asked"]
 
 
-def test_the_line_shown_is_the_line_that_ran() -> None:
-    calls = calls_of_asked(torch_twins)
-    assert len(calls) > 20
+@pytest.mark.parametrize("framework", answer.frameworks())
+def test_the_line_shown_is_the_line_that_ran(framework: str) -> None:
+    calls = calls_of_asked(framework)
+    assert len(calls) > 10
     for call in calls:
         shown, ran = call.args[:2]
         assert isinstance(shown, ast.Constant)
@@ -74,7 +83,7 @@ def test_the_demo_fails_when_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> N
     def wrong():  # type: ignore[no-untyped-def]
         yield asked("d(y)", np.array(1.0), 2.0, "by hand")
 
-    monkeypatch.setattr(torch_twins, "element_used_twice", wrong)
+    monkeypatch.setattr(answer.twins("torch"), "element_used_twice", wrong)
     result = CliRunner().invoke(command_line.app, ["demo", "1.1", "--framework", "torch"])
     assert result.exit_code == 1
     assert "DIFFERENT by 5.0e-01" in result.output
@@ -86,7 +95,7 @@ def test_the_demo_fails_when_a_question_raises(monkeypatch: pytest.MonkeyPatch) 
         raise ZeroDivisionError("broken")
         yield
 
-    monkeypatch.setattr(torch_twins, "element_used_twice", broken)
+    monkeypatch.setattr(answer.twins("torch"), "element_used_twice", broken)
     result = CliRunner().invoke(command_line.app, ["demo", "1.1", "--framework", "torch"])
     assert result.exit_code == 1
     assert "ZeroDivisionError: broken" in result.output

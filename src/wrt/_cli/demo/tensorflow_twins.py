@@ -1,5 +1,6 @@
 """The questions in TensorFlow: eager code inside `wrt.record()`, which watches every tensor for the user."""
 
+# ruff: noqa: F841 (a recording answers for as long as someone holds its t)
 from __future__ import annotations
 
 import os
@@ -33,7 +34,7 @@ def plain(tensor: Any) -> Numbers:
 
 
 def element_used_twice() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(5)
         y = 2 * x[2] + tf.reduce_sum(x)
     expected = slopes(lambda x: 2 * x[2] + x.sum(), plain(x))
@@ -44,21 +45,21 @@ def element_used_twice() -> Iterator[Evidence]:
 
 
 def plain_index() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(5)
         y = 2 * x[0]
     yield asked("d(y) / d(x)", d(y) / d(x), [2, 0, 0, 0, 0], "by hand")
 
 
 def gathered() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(5)
         y = 2 * tf.gather(x, [0])
     yield asked("d(y)[0] / d(x)", d(y)[0] / d(x), [2, 0, 0, 0, 0], "by hand")
 
 
 def masked() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(5)
         y = 2 * tf.boolean_mask(x, [True, False, False, False, False])
     yield asked("d(y)[0] / d(x)", d(y)[0] / d(x), [2, 0, 0, 0, 0], "by hand")
@@ -68,7 +69,7 @@ def masked() -> Iterator[Evidence]:
 
 
 def element_of_itself() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(3, 3)
         y = x * 1
     expected = np.zeros((3, 3))
@@ -78,7 +79,7 @@ def element_of_itself() -> Iterator[Evidence]:
 
 
 def element_of_a_product() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x, w = numbers(2, 3), numbers(3, 2, seed=1)
         z = tf.matmul(x, w)
     expected = slopes(lambda x: sum(x[0, k] * plain(w)[k, 0] for k in range(3)), plain(x))
@@ -86,7 +87,7 @@ def element_of_a_product() -> Iterator[Evidence]:
 
 
 def total() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(2, 3)
         s = tf.reduce_sum(x)
     yield asked("d(s) / d(x)", d(s) / d(x), np.ones((2, 3)), "ones, by hand")
@@ -94,7 +95,7 @@ def total() -> Iterator[Evidence]:
 
 
 def pixel_to_feature() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         image, kernel = numbers(1, 8, 8, 3), numbers(3, 3, 3, 4, seed=1)
         m = tf.nn.conv2d(image, kernel, strides=1, padding="VALID")
     weight = plain(kernel)[0, 2, 1, 2]  # pixel (4, 7) lies at (0, 2) of the window that starts at (4, 5)
@@ -106,7 +107,7 @@ def pixel_to_feature() -> Iterator[Evidence]:
 
 
 def itself() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         y = numbers(2, 2) * 3
         total = tf.reduce_sum(y)
     yield asked("d(y) / d(y)", d(y) / d(y), np.eye(4).reshape(2, 2, 2, 2), "the identity")
@@ -114,14 +115,14 @@ def itself() -> Iterator[Evidence]:
 
 
 def square() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x = numbers(4)
         y = x**2
     yield asked("d(y) / d(x)", d(y) / d(x), np.diag(2 * plain(x)), "diag(2x), by hand")
 
 
 def jacobian() -> Iterator[Evidence]:
-    with wrt.record():
+    with wrt.record() as t:
         x, w = numbers(6), numbers(6, 8, seed=1)
         y = tf.tanh(tf.linalg.matvec(w, x, transpose_a=True)) * x[0]
     expected = slopes(lambda x: np.tanh(x @ plain(w)) * x[0], plain(x))

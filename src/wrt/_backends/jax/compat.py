@@ -1,0 +1,169 @@
+"""Every use of JAX's private or drifting API."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from types import FrameType
+from typing import Any
+
+import jax
+from jax._src import core, source_info_util
+from jax._src.interpreters import ad, batching
+from jax._src.interpreters import partial_eval as pe
+
+Trace = core.Trace
+Tracer = core.Tracer
+Literal = core.Literal
+JitTracer = pe.DynamicJaxprTracer
+
+INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint"})
+"""Operations that only wrap others: they are replaced by what they contain."""
+
+CONTROL = frozenset({"scan", "while", "cond"})
+"""Operations with functions of the user inside."""
+
+RECORDING = jax.make_user_context(False)
+"""Part of JAX's cache keys: a function jitted before is read again in a recording, for its names to be seen."""
+
+set_current_trace = core.set_current_trace
+_ASKS_FOR_THE_NUMBER = frozenset({"__bool__", "__int__", "__index__", "__hex__", "__oct__", "expand_bool_indices"})
+_IS_CONCRETE = core.is_concrete.__code__
+
+
+def aval_of(thing: Any) -> Any:
+    return core.typeof(thing)
+
+
+def canonical(thing: Any) -> Any:
+    """A NumPy array or Python number as JAX would take it: 64 bits only where they are switched on."""
+    if isinstance(thing, jax.Array):
+        return thing
+    with core.eval_context():
+        return jax.numpy.asarray(thing)
+
+
+def only_probing() -> bool:
+    """Whether JAX asks merely if a value could be had, to choose a faster path; answering would compute it."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(8):
+        if frame is None:
+            return False
+        if frame.f_code is _IS_CONCRETE:
+            caller = frame.f_back
+            return caller is None or caller.f_code.co_name not in _ASKS_FOR_THE_NUMBER
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Compute now, for real, whatever is being recorded around."""
+    with core.eval_context(), RECORDING(False):
+        yield
+
+
+def abstract_eval(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:
+    """What an operation would return, and its effects."""
+    found, effects = primitive.abstract_eval(*avals, **params)
+    return (list(found) if primitive.multiple_results else [found]), effects
+
+
+def sub_jaxpr(params: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+    """What a call contains: a jaxpr and its constants."""
+    inner = params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"]
+    return (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
+
+
+def staged(function: Callable[..., Any], avals: Sequence[Any], name: str) -> tuple[Any, Sequence[Any]]:
+    """A flat function as a jaxpr and the constants it closes over."""
+    debug = core.DebugInfo("wrt", name, None, None)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(_wrapped(function, debug), list(avals))
+    return jaxpr, consts
+
+
+def _wrapped(function: Callable[..., Any], debug: Any) -> Any:
+    from jax._src import linear_util
+
+    return linear_util.wrap_init(function, debug_info=debug)
+
+
+def bind(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Apply an operation, as it stands in a jaxpr."""
+    found = primitive.bind(*values, **primitive.get_bind_params(params))
+    return list(found) if primitive.multiple_results else [found]
+
+
+def current_source() -> Any:
+    return source_info_util.current()
+
+
+def current_context() -> Any:
+    return core.current_jaxpr_eqn_context()
+
+
+@contextmanager
+def standing_at(source: Any, names: Any) -> Iterator[None]:
+    """Operations made here belong to that place in the source and that name stack."""
+    with source_info_util.user_context(source.traceback, name_stack=names):
+        yield
+
+
+def raw_frames(source: Any) -> list[tuple[Any, int]]:
+    """(code, instruction) of every frame, the innermost first."""
+    if source.traceback is None:
+        return []
+    codes, offsets = source.traceback.raw_frames()
+    return list(zip(codes, offsets, strict=True))
+
+
+def file_of(jaxpr: Any) -> str:
+    """The file of the function that a jaxpr was made from."""
+    debug = getattr(jaxpr, "debug_info", None)
+    told = getattr(debug, "func_src_info", "") or ""
+    return told.partition(" at ")[2].rpartition(":")[0]
+
+
+def underneath(tracer: Any) -> Any:
+    """The array that a `vmap` or `grad` tracer stands for, one level down; None for other tracers."""
+    if isinstance(tracer, batching.BatchTracer):
+        return tracer.val
+    return getattr(tracer, "primal", None) if isinstance(tracer, (ad.JVPTracer, ad.LinearizeTracer)) else None
+
+
+def is_differentiable(dtype: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(dtype, jax.numpy.inexact))
+
+
+def copy(array: Any) -> Any:
+    """The same numbers, as another array of the program."""
+    from jax._src.lax import lax
+
+    return lax.copy_p.bind(array)
+
+
+def scan(body: Any, consts: Sequence[Any], carry: Sequence[Any], length: int) -> list[Any]:
+    """A loop of fixed length over a closed jaxpr that maps a carry to the next one."""
+    from jax._src.lax.control_flow import loops
+
+    if not length:
+        return list(carry)
+    older = {"linear": (False,) * (len(consts) + len(carry)), "_split_transpose": False}  # before JAX 0.10
+    known = signature(loops._scan_abstract_eval).parameters
+    return loops.scan_p.bind(
+        *consts,
+        *carry,
+        jaxpr=body,
+        length=length,
+        reverse=False,
+        num_consts=len(consts),
+        num_carry=len(carry),
+        unroll=1,
+        **{name: given for name, given in older.items() if name in known},
+    )
+
+
+def evaluate(closed: Any, arrays: Sequence[Any]) -> list[Any]:
+    return core.eval_jaxpr(closed.jaxpr, closed.consts, *arrays)

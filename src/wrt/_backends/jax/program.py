@@ -1,0 +1,136 @@
+"""A recorded run: its operations in order, and the numbers that are known so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wrt._backends.jax import compat
+from wrt._core.where import Where, place, user_files
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Var:
+    """One array of the run; `op` made it as its how-many-th output, None for what was there before."""
+
+    aval: Any
+    op: Op | None = None
+    output: int = 0
+
+    @property
+    def differentiable(self) -> bool:
+        return compat.is_differentiable(self.aval.dtype)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Op:
+    """One operation of the run, as it would stand in a jaxpr."""
+
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Var, ...]
+    outputs: tuple[Var, ...]
+    source: Any
+    context: Any
+    effects: Any = ()
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.primitive.name)
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line, found when somebody asks."""
+        for code, offset in compat.raw_frames(self.source):
+            if user_files[code.co_filename]:
+                return place(code, offset)
+        return None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether no gradient can pass, although the value does."""
+        return self.name == "stop_gradient" or not any(v.differentiable for v in self.outputs)
+
+    def apply(self, values: Sequence[Any]) -> list[Any]:
+        with self.context.manager:
+            return compat.bind(self.primitive, values, self.params)
+
+
+@dataclass(slots=True)
+class Program:
+    """Operations in an order in which they can run; `values` of inputs and constants, and of what was needed since."""
+
+    ops: list[Op] = field(default_factory=list)
+    values: dict[Var, Any] = field(default_factory=dict)
+
+    def leaf(self, array: Any) -> Var:
+        """A Var for numbers that are there already."""
+        var = Var(compat.aval_of(array))
+        self.values[var] = compat.canonical(array)
+        return var
+
+    def value(self, var: Var) -> Any:
+        """The numbers of a Var; what they are computed from is computed first, once."""
+        if var not in self.values and var.op is not None:
+            self.run(var.op)
+        return self.values[var]
+
+    def run(self, last: Op) -> None:
+        """Run an operation, and before it what it needs."""
+        with compat.outside():
+            for op in self._needed(last):
+                found = op.apply([self.values[v] for v in op.inputs])
+                self.values.update(zip(op.outputs, found, strict=True))
+
+    def _needed(self, last: Op) -> list[Op]:
+        """Operations that were not run yet and lead to this one, in order."""
+        needed: list[Op] = []
+        seen: set[int] = set()
+        waiting = [last]
+        while waiting:
+            op = waiting.pop()
+            if id(op) in seen:
+                continue
+            seen.add(id(op))
+            needed.append(op)
+            waiting.extend(v.op for v in op.inputs if v not in self.values and v.op is not None)
+        return sorted(needed, key=lambda op: op.number)
+
+    def number(self) -> None:
+        """Count the operations again after some were replaced."""
+        for k, op in enumerate(self.ops):
+            op.number = k
+
+
+def between(y: Var, xs: Iterable[Var]) -> tuple[list[Op], list[bool]]:
+    """Operations that carry a derivative from any of xs to y, in order; and which of xs reach y at all."""
+    xs = list(xs)
+    feeding = {y}
+    carrying: list[Op] = []
+    for op in reversed(ancestors(y)):
+        if not op.cuts and any(v in feeding for v in op.outputs):
+            carrying.append(op)
+            feeding.update(v for v in op.inputs if v.differentiable)
+    reached = set(xs)
+    found: list[Op] = []
+    for op in reversed(carrying):
+        if any(v in reached for v in op.inputs):
+            found.append(op)
+            reached.update(v for v in op.outputs if v in feeding)
+    return found, [x in feeding and x.differentiable for x in xs]
+
+
+def ancestors(y: Var) -> list[Op]:
+    """Every operation that y is computed from, in order."""
+    seen: set[int] = set()
+    found: list[Op] = []
+    waiting = [y]
+    while waiting:
+        op = waiting.pop().op
+        if op is not None and id(op) not in seen:
+            seen.add(id(op))
+            found.append(op)
+            waiting.extend(op.inputs)
+    return sorted(found, key=lambda op: op.number)

@@ -1,0 +1,247 @@
+"""One recorded run of JAX code, as the layers above see it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from wrt._backends.jax import compat, cuts
+from wrt._backends.jax.bare import BareRecord
+from wrt._backends.jax.graph import plain_graph
+from wrt._backends.jax.inside import Inside
+from wrt._backends.jax.names import Names
+from wrt._backends.jax.program import Op, Program, Var, between
+from wrt._backends.jax.recorder import Recorded, Recorder
+from wrt._backends.jax.sweep import JaxLinear
+from wrt._backends.jax.writes import Buffer, buffer_of
+from wrt._core.bindings import Binding, Bindings
+from wrt._core.graph import Graph, Write
+from wrt._core.index import Elements
+from wrt._core.protocol import Backend, Record
+from wrt._core.value import Part, Side, Value
+from wrt._core.where import Where
+from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
+
+KEPT = 16  # linear maps whose residuals are kept for the next question
+RUNNING: list[JaxRecord] = []
+
+
+class JaxRecord:
+    """The operations of one run, its inputs and outputs in the user's own containers, and its names."""
+
+    output: Any
+    inputs: list[Any]
+    keywords: dict[str, Any]
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.program = Program()
+        self.recorder = Recorder(self.program)
+        self.naming = Names(self)
+        self.names: Bindings = self.naming.bindings
+        self.inside = Inside(self)
+        self.wide = bool(jax.config.jax_enable_x64)
+        self._values: dict[Var, Value] = {}
+        self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
+        self._buffers: dict[Var, Buffer | None] = {}
+        self._graph: Graph | None = None
+        self._recorded: list[Op] = []
+
+    # ---------------------------------------------------------------- recording
+
+    def run(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run f once on stand-ins for its arrays."""
+        given, words = jax.tree.map(self._stand_in, (args, kwargs))
+        self.inputs, self.keywords = list(self._as_values(given)), dict(self._as_values(words))
+        f = jax.tree.map(self._stand_in, f) if _holds_arrays(f) else f
+        self.recorder.on_inlined = self.naming.inlined
+        self.recorder.on_emitted = self.inside.emitted
+        RUNNING.append(self)
+        try:
+            with compat.set_current_trace(self.recorder), compat.RECORDING(True), self.naming.watching():
+                found = f(*given, **words)
+            self.output = self._as_values(found)
+        finally:
+            RUNNING.remove(self)
+            self.recorder.on_inlined = self.recorder.on_emitted = None
+            self.recorder.open = False
+        self._recorded = list(self.program.ops)
+        self._run_effects()
+
+    def _stand_in(self, leaf: Any) -> Any:
+        if isinstance(leaf, compat.Tracer):
+            raise EngineRefused(
+                "wrt.trace was called with a tracer",
+                "this code is itself being transformed by jit, grad or vmap, where arrays have no numbers",
+                "call wrt.trace(f, x) outside, with f doing the jit or the grad",
+            )
+        return self.recorder.wrap(self.recorder.var_of(leaf)) if _is_array(leaf) else leaf
+
+    def _as_values(self, tree: Any) -> Any:
+        def value(leaf: Any) -> Any:
+            return self.value_of(self.recorder.var_of(leaf)) if _is_array(leaf) else leaf
+
+        return jax.tree.map(value, tree)
+
+    def _run_effects(self) -> None:
+        """Prints and callbacks happen in the user's run, once, also where nothing depends on them."""
+        for op in self._recorded:
+            if op.effects:
+                self.program.run(op)
+
+    def value_of(self, var: Var) -> Value:
+        known = self._values.get(var)
+        if known is None:
+            known = self._values[var] = Value(self, var, tuple(var.aval.shape), var.aval.dtype)
+        return known
+
+    # ---------------------------------------------------------------- what was recorded
+
+    def names_of(self, var: Var) -> set[str]:
+        return self.naming.of(var)
+
+    def bound(self, binding: Binding) -> Value:
+        var = binding.object.key
+        return Value(self, var, tuple(var.aval.shape), var.aval.dtype, binding.name)
+
+    @property
+    def graph(self) -> Graph:
+        if self._graph is None:
+            outputs = [leaf.key for leaf in jax.tree.leaves(self.output) if isinstance(leaf, Value)]
+            inputs = [v.key for v in jax.tree.leaves((self.inputs, self.keywords)) if isinstance(v, Value)]
+            self._graph = plain_graph(self, self._recorded, inputs, outputs)
+        return self._graph
+
+    def find(self, obj: Any) -> Value | None:
+        if isinstance(obj, Recorded) and obj._trace is self.recorder:
+            return self.value_of(obj.var)
+        known = self.recorder.constants.get(id(obj))
+        return self.value_of(known[1]) if known is not None and known[0] is obj else None
+
+    def where(self, value: Value) -> Where | None:
+        op = self.inside.settled(value).op
+        return op.where if op is not None else None
+
+    def line_of(self, made: Any) -> Where | None:
+        found = self.find(made)
+        return None if found is None else self.where(found)
+
+    def value(self, value: Value) -> Any:
+        return self.program.value(self.inside.settled(value))
+
+    def join(self, other: Record) -> Record | None:
+        return self if isinstance(other, BareRecord) else None
+
+    # ---------------------------------------------------------------- versions
+
+    def buffer(self, var: Var) -> Buffer | None:
+        """The chain of `.at[i].set` updates that ends here; None for an array made by one operation."""
+        if var not in self._buffers:
+            self._buffers[var] = buffer_of(self, var)
+        return self._buffers[var]
+
+    def named_apart(self, a: Var, b: Var) -> bool:
+        """Whether two arrays go by different names, so that neither is a version of the other."""
+        first, second = ({name for name in self.names_of(v) if not name.endswith("()")} for v in (a, b))
+        return bool(first) and bool(second) and not first & second
+
+    def writes(self, value: Value) -> list[Write]:
+        buffer = self.buffer(self.inside.settled(value))
+        return [] if buffer is None else buffer.writes()
+
+    def at(self, value: Value, k: int) -> tuple[Value, Elements]:
+        var = self.inside.settled(value)
+        buffer = self.buffer(var)
+        versions = [var] if buffer is None else buffer.versions
+        if not 0 <= k < len(versions):
+            raise WrongIndex(
+                f"there is no write {k} of this array",
+                f"it was updated {len(versions) - 1} times",
+                f"write .at(0), before the first update, up to .at({len(versions) - 1})",
+            )
+        return self.value_of(versions[k]), Elements.all(value.shape)
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        value = self._own(value)
+        buffer = self.buffer(self.inside.settled(value))
+        if buffer is None:
+            return Side(elements.shape, (Part(value, elements),))
+        return buffer.side(value, elements)
+
+    def _own(self, value: Value) -> Value:
+        """The Value of this run that a bare array was."""
+        if value.record is self:
+            return value
+        found = self.find(value.key)
+        if found is None:
+            raise NotRecorded(
+                "x is not part of this run",
+                f"the recorded function was not given this array of shape {value.shape}, and did not use it",
+                "pass it to wrt.trace(f, x) as an argument, and ask about the same array",
+            )
+        return found
+
+    # ---------------------------------------------------------------- differentiating
+
+    def same(self, y: Value, x: Value) -> bool:
+        return y.key is x.key
+
+    def has_history(self, value: Value) -> bool:
+        return value.record is self and bool(value.key.differentiable)
+
+    def ready(self, y: Value, x: Side) -> None:
+        for value in (y, *x.values):
+            if not value.key.differentiable:
+                raise NotDifferentiable(
+                    f"d() of an array of {value.dtype}",
+                    "whole numbers, booleans and random keys have no derivative; the path ends where they were made",
+                    "ask for the floating-point array it was computed from, for example the embedding of token ids",
+                )
+        if self.wide != bool(jax.config.jax_enable_x64):
+            raise EngineRefused(
+                f"this run was recorded with 64-bit numbers {'on' if self.wide else 'off'}",
+                f"jax_enable_x64 is {'off' if self.wide else 'on'} now, and the operations would round differently",
+                f"ask inside `with jax.enable_x64({self.wide}):`",
+            )
+
+    def linear(self, y: Value, xs: Sequence[Value]) -> JaxLinear:
+        key = (id(self.inside.settled(y)), *(id(self.inside.settled(x)) for x in xs))
+        found = self._linear.pop(key, None)
+        if found is None:
+            self.inside.count_loops(y.key, [x.key for x in xs])
+            found = JaxLinear(self, y, xs)
+        self._linear[key] = found
+        while len(self._linear) > KEPT:
+            self._linear.popitem(last=False)
+        return found
+
+    def unreached(self, y: Value, x: Value) -> bool | Exception:
+        return cuts.verdict(y.key, x.key, self.recorder.left)
+
+    def notes(self, y: Value, x: Side) -> list[str]:
+        noted = list(x.notes)
+        branches = sum(left.how == "bool" for left in self.recorder.left)
+        if branches:
+            times = "once" if branches == 1 else f"{branches} times"
+            noted.append(f"Python branched on values {times}: the derivative is that of the path taken")
+        on_the_way = between(y.key, [value.key for value in x.values])[0]
+        noted.extend(
+            f"{cuts.told(op)}: a loop of open length, differentiated over the iterations it ran"
+            for op in on_the_way
+            if op in self.inside.counted
+        )
+        return noted
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, (jax.Array, float, complex)):
+        return True
+    return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype != object and leaf.dtype.kind in "fciubV"
+
+
+def _holds_arrays(f: Any) -> bool:
+    return any(leaf is not f and _is_array(leaf) for leaf in jax.tree.leaves(f))

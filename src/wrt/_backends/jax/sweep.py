@@ -1,0 +1,166 @@
+"""Pull and push on a recorded run: the only place where wrt calls `jax.vjp` and `jax.jvp` (through `segment.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from wrt._backends.jax import compat, segment
+from wrt._backends.jax.program import Op, between
+from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
+from wrt._core.protocol import CannotBatch
+from wrt._core.value import Value
+
+if TYPE_CHECKING:
+    from wrt._backends.jax.record import JaxRecord
+
+Array = Any
+
+VMAP = "vmap"
+ONE_BY_ONE = "one by one"
+COLUMNS = "forward mode, column by column"
+TRANSPOSED = "transposed pull"
+CHUNK = 128
+
+
+class JaxLinear:
+    """The derivative of one Value with respect to others; what a pull needs is kept from the first one on."""
+
+    def __init__(self, record: JaxRecord, y: Value, xs: Sequence[Value]) -> None:
+        self.record = record
+        self.y = y
+        self.xs = xs
+        ops, self.reached = between(y.key, [x.key for x in xs])
+        self.ops: list[Op] = ops
+        self.live = [k for k, reached in enumerate(self.reached) if reached]
+        self.segment = segment.Segment.of(ops, y.key, [xs[k].key for k in self.live])
+        self.compiled = segment.compiled(self.segment.template)
+        self._pull: Any = None
+        self._arrays: tuple[list[Array], list[Array]] | None = None
+        backwards = not forward_only(ops)
+        self.pull_rungs: tuple[str, ...] = (VMAP, ONE_BY_ONE) if backwards else (COLUMNS,)
+        self.push_rungs: tuple[str, ...] = (VMAP, ONE_BY_ONE, TRANSPOSED) if backwards else (VMAP, ONE_BY_ONE)
+
+    # ---------------------------------------------------------------- pull
+
+    def pull(self, seeds: Array, rung: str) -> list[Array | None]:
+        if not self.live:
+            return [None] * len(self.xs)
+        if rung == COLUMNS:
+            return self._placed(self._pull_columns(seeds))
+        backwards = self._linearized()
+        if seeds.shape[0] == 1:
+            return self._placed([g[None] for g in segment.pull_one(backwards, seeds[0])])
+        if rung == VMAP:
+            try:
+                return self._placed(segment.pull_many(backwards, seeds))
+            except Exception as error:
+                raise CannotBatch(first_line(error)) from error
+        rows = [segment.pull_one(backwards, seed) for seed in seeds]
+        return self._placed([jax.numpy.stack(column) for column in zip(*rows, strict=True)])
+
+    def _linearized(self) -> Any:
+        if self._pull is None:
+            with in_our_words():
+                self._pull = self.compiled.linearize(*self._numbers())
+        return self._pull
+
+    def _numbers(self) -> tuple[list[Array], list[Array]]:
+        """The values of xs and of everything else the segment reads; an x behind another one starts from no move."""
+        if self._arrays is None:
+            template = self.segment.template
+            xs = [
+                np.zeros(self.xs[k].shape, self.xs[k].dtype) if behind else self.record.program.value(self.xs[k].key)
+                for k, behind in zip(self.live, template.behind, strict=True)
+            ]
+            self._arrays = xs, [self.record.program.value(v) for v in self.segment.others]
+        return self._arrays
+
+    def _placed(self, found: Sequence[Array]) -> list[Array | None]:
+        result: list[Array | None] = [None] * len(self.xs)
+        for k, array in zip(self.live, found, strict=True):
+            result[k] = array
+        return result
+
+    def _pull_columns(self, seeds: Array) -> list[Array]:
+        """u @ J from the columns of J, where no backward pass exists: a loop whose length is decided while it runs."""
+        count = seeds.shape[0]
+        bars = jax.numpy.conj(seeds.reshape(count, -1))
+        pulled = []
+        for k in self.live:
+            x = self.xs[k]
+            found = (bars @ self._all_columns(k, 1)).real  # (count, n)
+            if jax.numpy.issubdtype(x.dtype, jax.numpy.complexfloating):
+                found = jax.lax.complex(found, (bars @ self._all_columns(k, 1j)).real)
+            pulled.append(found.astype(x.dtype).reshape(count, *x.shape))
+        return pulled
+
+    def _all_columns(self, k: int, direction: complex) -> Array:
+        """The Jacobian of one x, (m, n), some columns at a time."""
+        x = self.xs[k]
+        pushed = []
+        for start in range(0, x.size, CHUNK):
+            chosen = np.arange(start, min(start + CHUNK, x.size))
+            tangents = self.record.backend.arrays.one_hot(x, chosen) * np.asarray(direction).astype(x.dtype)
+            columns = self.push([tangents if j == k else None for j in range(len(self.xs))], VMAP)
+            pushed.append(columns.reshape(len(chosen), -1))  # type: ignore[union-attr]
+        return jax.numpy.concatenate(pushed).T
+
+    # ---------------------------------------------------------------- push
+
+    def push(self, tangents: Sequence[Array | None], rung: str) -> Array | None:
+        given: dict[int, Array] = {}
+        for place, k in enumerate(self.live):
+            tangent = tangents[k]
+            if tangent is not None:
+                given[place] = tangent
+        if not given:
+            return None
+        count = next(iter(given.values())).shape[0]
+        try:
+            if rung == TRANSPOSED:
+                return self._push_transposed(given, count)
+            if count == 1:
+                return self.compiled.push(*self._numbers(), {k: t[0] for k, t in given.items()})[None]
+            if rung == VMAP:
+                return self.compiled.push_many(*self._numbers(), given)
+            each = [{k: t[j] for k, t in given.items()} for j in range(count)]
+            return jax.numpy.stack([self.compiled.push(*self._numbers(), one) for one in each])
+        except Exception as error:
+            raise CannotBatch(first_line(error)) from error
+
+    def _push_transposed(self, given: dict[int, Array], count: int) -> Array:
+        backwards = self._linearized()
+        like = np.zeros(self.y.shape, self.y.dtype)
+        zeros = [np.zeros(self.xs[k].shape, self.xs[k].dtype) for k in self.live]
+        pushed = [
+            self.compiled.push_backwards(
+                backwards, like, [given[k][j] if k in given else zeros[k] for k in range(len(zeros))]
+            )
+            for j in range(count)
+        ]
+        return jax.numpy.stack(pushed)
+
+    # ---------------------------------------------------------------- again
+
+    def pull_traceable(self, seeds: Array) -> list[Value | None]:
+        """The pull as further operations of the same run, in terms of the values that the run had."""
+        if not self.live:
+            return [None] * len(self.xs)
+        record = self.record
+        template, numbers = self.segment.template, self.segment.numbers
+        recorder = record.recorder
+        others = [recorder.wrap(v) for v in self.segment.others]
+        made = {numbers[v]: recorder.wrap(v) for op in self.ops for v in op.outputs if v.differentiable}
+        xs: list[Any] = [
+            np.zeros(self.xs[k].shape, self.xs[k].dtype) if behind else recorder.wrap(self.xs[k].key)
+            for k, behind in zip(self.live, template.behind, strict=True)
+        ]
+        with in_our_words(), compat.set_current_trace(recorder):
+            _, pull = jax.vjp(lambda *xs: template(xs, others, made), *xs)
+            rows = [pull(segment.conjugated(seed)) for seed in seeds]
+            columns = [jax.numpy.stack([segment.conjugated(g) for g in column]) for column in zip(*rows, strict=True)]
+        return self._placed([record.value_of(recorder.var_of(column)) for column in columns])

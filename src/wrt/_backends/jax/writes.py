@@ -1,0 +1,130 @@
+"""`h = h.at[i].set(...)`: a new array each time to JAX, versions of one buffer to the user.
+
+A chain of updates is one buffer as long as its arrays go by the same name: `z = x.at[0].set(1)` makes another array,
+of which x is no version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from wrt._backends.jax import compat
+from wrt._backends.jax.program import Op, Var
+from wrt._core.graph import Write
+from wrt._core.index import Elements, Positions
+from wrt._core.value import Part, Side, Value
+
+if TYPE_CHECKING:
+    from wrt._backends.jax.record import JaxRecord
+
+
+@dataclass(slots=True)
+class Buffer:
+    """The versions of a buffer, from before its first update to the one that was asked about."""
+
+    record: JaxRecord
+    versions: list[Var]
+
+    def written(self, k: int) -> Positions:
+        """Flat positions that the k-th update wrote; k counts from 1."""
+        op = self.versions[k].op
+        assert op is not None
+        return region(self.record, op)
+
+    def writes(self) -> list[Write]:
+        shape = tuple(self.versions[-1].aval.shape)
+        told = []
+        for k in range(1, len(self.versions)):
+            positions, op = self.written(k), self.versions[k].op
+            assert op is not None
+            told.append(Write(id(self.versions[0]), k, len(positions), region_words(positions, shape), op.where))
+        return told
+
+    def owners(self) -> Positions:
+        """For every element the version that wrote it last; 0 where none did."""
+        owners = np.zeros(int(np.prod(self.versions[-1].aval.shape)), dtype=np.int64)
+        for k in range(1, len(self.versions)):
+            owners[self.written(k)] = k
+        return owners
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        """Each element as the value that was last written there."""
+        positions = elements.positions
+        owner = self.owners()[positions]
+        if self.record.named_apart(self.versions[0], self.versions[-1]):
+            owner[owner == 0] = len(self.versions) - 1  # what came from another array is asked about as it stands here
+        used = np.unique(owner)
+        parts = []
+        for k in used:
+            into = np.flatnonzero(owner == k)
+            of_version = self.record.value_of(self.versions[k])
+            picked = elements if len(used) == 1 else Elements.at(value.shape, positions[into])
+            parts.append(Part(of_version, picked, None if len(used) == 1 else into))
+        return Side(elements.shape, tuple(parts), notes=self._twice(positions))
+
+    def _twice(self, positions: Positions) -> tuple[str, ...]:
+        times = np.zeros(int(np.prod(self.versions[-1].aval.shape)), dtype=np.int64)
+        for k in range(1, len(self.versions)):
+            times[self.written(k)] += 1
+        several = int(np.sum(times[positions] > 1))
+        return (f"{several} of the elements were written more than once: the last write is meant",) if several else ()
+
+
+def is_update(op: Op | None) -> bool:
+    return op is not None and (op.name.startswith("scatter") or op.name == "dynamic_update_slice")
+
+
+def buffer_of(record: JaxRecord, var: Var) -> Buffer | None:
+    """The chain of updates that ends at a Var; None for an array made by one operation."""
+    versions = [var]
+    while is_update(versions[0].op):
+        op = versions[0].op
+        assert op is not None
+        versions.insert(0, op.inputs[0])
+        if record.named_apart(versions[0], var):
+            break
+    return Buffer(record, versions) if len(versions) > 1 else None
+
+
+def region(record: JaxRecord, op: Op) -> Positions:
+    """Which elements an update writes, found by letting it write ones into zeros."""
+    shape = tuple(op.outputs[0].aval.shape)
+    with compat.outside():
+        ones: Any
+        if op.name == "dynamic_update_slice":
+            ones = np.ones(op.inputs[1].aval.shape, np.int8)
+            starts = [record.program.value(v) for v in op.inputs[2:]]
+            marks = jax.lax.dynamic_update_slice(jax.numpy.zeros(shape, np.int8), ones, starts)
+        else:
+            ones = jax.numpy.ones(op.inputs[2].aval.shape, np.int8)
+            marks = jax.lax.scatter(
+                jax.numpy.zeros(shape, np.int8),
+                record.program.value(op.inputs[1]),
+                ones,
+                op.params["dimension_numbers"],
+                mode=op.params["mode"],
+            )
+        return np.flatnonzero(np.asarray(marks))
+
+
+def region_words(positions: Positions, shape: tuple[int, ...]) -> str:
+    """`[3]`, `[0:2, 5]`, or how many elements where they are no block."""
+    if not len(positions) or not shape:
+        return "all" if len(positions) else "nothing"
+    if len(positions) == int(np.prod(shape)):
+        return "all"
+    along = [np.unique(axis) for axis in np.unravel_index(positions, shape)]
+    block = all(axis[-1] - axis[0] == len(axis) - 1 for axis in along)
+    if not block or int(np.prod([len(axis) for axis in along])) != len(positions):
+        return f"{len(positions)} of {int(np.prod(shape))} elements"
+    return f"[{', '.join(_along(axis, n) for axis, n in zip(along, shape, strict=True))}]"
+
+
+def _along(axis: Positions, size: int) -> str:
+    if len(axis) == 1:
+        return str(axis[0])
+    return ":" if len(axis) == size else f"{axis[0]}:{axis[-1] + 1}"

@@ -1,57 +1,50 @@
-"""Where a value goes and where its gradient goes: the difference between the two is what `why` is about."""
+"""The tensors between x and y as plain data: how large they are, what is made from what, what a pass costs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from wrt._core.graph import Graph, Node
+from wrt._core.value import Value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Flow:
-    """What became of x on its way to y.
+    """Tensor 0 is y, `xs` are the ends. Tensors are numbered in an order that the same program repeats every time.
 
-    `reaches`: y is computed from x. `cuts`: operations on the way that took a value with a gradient and gave one without,
-    in the order they ran. `left`: operations that carried x out of the framework (`.item()`, NumPy), so that y may depend
-    on it in ways nobody recorded.
+    `made_from[i]` lists the tensors that i was computed from, as far as they lead to x. `products[i]` counts the
+    multiplications of one pass from i to those, and `elements[i]` the numbers that simpler operations touch.
     """
 
-    reaches: bool
-    cuts: tuple[Node, ...]
-    left: tuple[Node, ...]
+    sizes: list[int]
+    made_from: list[list[int]]
+    products: list[float]
+    elements: list[float]
+    xs: tuple[int, ...]
+    mixed: bool
+    """Every way from x to y leads through an operation that mixes all of its input: the Jacobian is full."""
+    value: Callable[[int], Value | None] = field(repr=False)
+    """The Value of a tensor; None where it cannot be asked about (another dtype)."""
+    weights: Callable[[], tuple[Value, Any] | None] = field(repr=False)
+    """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
 
     @property
-    def independent(self) -> bool:
-        """Proven: nothing computed from x went into y, inside the framework or around it."""
-        return not self.reaches and not self.left
+    def largest(self) -> int:
+        return max(self.sizes)
 
-
-def flow(graph: Graph, y: int, x: int) -> Flow:
-    """Follow x through the run."""
-    value, gradient = {x}, {x}
-    cuts: list[Node] = []
-    left: list[Node] = []
-    for node in graph.nodes:
-        touched = [k for k in node.inputs if k in value]
-        if not touched:
-            continue
-        made = [k for k in node.outputs if k != x]
-        value.update(made)
-        carried = any(k in gradient for k in touched)
-        if not node.outputs and node.gradient == "cut":
-            left.append(node)
-        elif carried and node.gradient in ("yes", "custom"):
-            gradient.update(made)
-        elif carried and made:
-            cuts.append(node)
-    needed = upstream(graph, y)
-    return Flow(y in value, tuple(c for c in cuts if needed.intersection(c.outputs)), tuple(left))
-
-
-def upstream(graph: Graph, y: int) -> set[int]:
-    """Every value that y was computed from, itself included."""
-    needed = {y}
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-    return needed
+    def between(self, later: frozenset[int], earlier: frozenset[int]) -> list[int]:
+        """The tensors that a pass from `later` visits before it stops at `earlier`."""
+        seen: list[int] = []
+        known = set(later)
+        waiting = list(later)
+        while waiting:
+            tensor = waiting.pop()
+            if tensor in earlier:
+                continue
+            seen.append(tensor)
+            for source in self.made_from[tensor]:
+                if source not in known:
+                    known.add(source)
+                    waiting.append(source)
+        return seen

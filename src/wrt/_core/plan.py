@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from wrt._core.pattern import Compression, Way
-from wrt._core.value import Value
 
 __all__ = ["Compressed", "Cut", "Direct", "Plan", "Way"]
 
@@ -44,22 +43,18 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """J = J2 @ J1 through a set of Values that everything from x to y passes.
+    """J = J2 @ J1 through a set of tensors that everything from x to y passes; each side is a question of its own.
 
-    `last` answers y with respect to the cut, `first[k]` answers the k-th Value of the cut with respect to x.
+    `tensors` are their numbers in the flow of the run, `sizes` the sizes by which the same flow is known again.
     """
 
-    values: tuple[Value, ...]
+    tensors: tuple[int, ...]
+    sizes: tuple[int, ...]
     width: int
-    last: Plan
-    first: tuple[Plan, ...]
+    passes: int
     because: str
     strategy: Literal["cut"] = "cut"
     way: Way = "pull"
-
-    @property
-    def passes(self) -> int:
-        return self.last.passes + sum(plan.passes for plan in self.first)
 
 
 Plan: TypeAlias = Direct | Compressed | Cut

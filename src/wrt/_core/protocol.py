@@ -117,7 +117,13 @@ class Recording(Record, Protocol):
 class Arrays(Protocol):
     """The few array operations that planning, execution and certificates need, in the framework's own arrays."""
 
+    writes_in_place: bool
+    """Whether `array[a:b] = block` changes the array; otherwise blocks are joined."""
+
     def zeros(self, shape: Shape, like: Value) -> Array: ...
+    def zeros_like(self, shape: Shape, like: Array) -> Array:
+        """Zeros in the dtype and on the device of another array; needed where arrays are written in place."""
+
     def one_hot(self, value: Value, positions: Positions) -> Array:
         """(k, *value.shape): a one at each flat position."""
 

@@ -35,13 +35,17 @@ def passes_per_row(ask: Ask) -> int:
 
 
 def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Certificate:
-    """The largest difference, relative to the size of what was summed."""
+    """A probe of a whole answer next to what the engine says; `expected` None means that nothing was reached."""
     arrays = ask.y.record.backend.arrays
     probe = arrays.cast_like(probe, answer)
-    if expected is None:
-        expected = arrays.matmul(probe, answer) * 0
     got = arrays.matmul(probe, answer)  # (1, n) = (1, m) @ (m, n)
     size = arrays.matmul(arrays.abs(probe), arrays.abs(answer))
+    return verdict(ask, got, got * 0 if expected is None else expected, size)
+
+
+def verdict(ask: Ask, got: Array, expected: Array, size: Array) -> Certificate:
+    """The largest difference, relative to the size of what was summed."""
+    arrays = ask.y.record.backend.arrays
     comparable = arrays.finite_only(got, expected, size)
     if comparable is None:
         return Certificate("probe", 0.0, math.inf, "no finite entry to compare")

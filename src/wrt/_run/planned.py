@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from wrt._core.ask import Ask
-from wrt._core.index import Positions
-from wrt._core.plan import Compressed, Direct
-from wrt._core.protocol import Linear
-from wrt._core.report import Report
+from wrt._core.flow import Flow
+from wrt._core.index import Elements, Positions
+from wrt._core.plan import Compressed, Cut, Direct, Plan
+from wrt._core.protocol import Array, CannotBatch, Linear
+from wrt._core.report import Report, Step
 from wrt._planner import warm
 from wrt._planner.choose import choose
+from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
+from wrt._run.columns import pull_columns
 from wrt._run.compressed import Passes, sweep_compressed
+from wrt._run.direct import Swept, holds, sweep_direct, sweep_lines
+from wrt._run.factored import Factors, sweep_factors
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
 
@@ -28,52 +35,127 @@ def worth_planning(ask: Ask) -> bool:
     return not (arrays.is_complex(ask.y) or any(map(arrays.is_complex, ask.x.values)))
 
 
-def planned(ask: Ask, linear: Linear, report: Report) -> Passes | None:
-    """A proven answer in fewer passes, or None: then rows or columns are swept directly."""
-    key = warm.key_of(ask)
-    sweeps = Sweeps(ask, linear, report)
-    plan = warm.recall(key)
-    if isinstance(plan, Direct):
+def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
+    """The (m, n) block by the best plan; None where only a direct sweep is left."""
+    found = Planned(ask, linear, report).answer()
+    if found is None or isinstance(found, Swept):
+        return found
+    array = found.dense()
+    shown = found.array if isinstance(found, Passes) else array
+    return Swept(array, "pull", ask.y.record.backend.arrays.all_finite(shown))
+
+
+class Planned:
+    """One question on its way through the strategies."""
+
+    def __init__(self, ask: Ask, linear: Linear, report: Report) -> None:
+        self.ask = ask
+        self.linear = linear
+        self.report = report
+        self.sweeps = Sweeps(ask, linear, report)
+        self.key: Hashable = warm.key_of(ask)
+        self.flow = self._flow()
+
+    def _flow(self) -> Flow | None:
+        find = getattr(self.ask.y.record, "flow", None)
+        return None if find is None else find(self.ask.y, self.ask.x.values)
+
+    def answer(self) -> Passes | Factors | Swept | None:
+        """A proven answer in fewer passes; None where rows or columns have to be swept directly."""
+        plan = warm.recall(self.key)
+        if plan is not None and not isinstance(plan, Direct):
+            found = self._tried(plan, known=True)
+            if found is not None:
+                return found
+            warm.forget(self.key)
+            plan = None
+        if plan is None:
+            for better in self._candidates():
+                found = self._tried(better, known=False)
+                if found is not None:
+                    warm.remember(self.key, better)
+                    return found
+            warm.remember(self.key, self._direct())
+        return self._from_the_weights()
+
+    def _direct(self) -> Direct:
+        return choose(self.ask, can_push=bool(self.linear.push_rungs))
+
+    def _candidates(self) -> Iterator[Plan]:
+        """Plans that may pay, the most promising first; sampling rows costs passes, looking at the graph does not."""
+        if self.flow is not None:
+            through = cut(self.flow, self.ask.m, self.ask.n)
+            if through is not None:
+                yield through
+            if self.flow.mixed:
+                return
+        better, _ = structured(self.ask, self._support, self._direct())
+        if better is not None:
+            yield better
+
+    def _tried(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
+        found = self._ran(plan, known=known)
+        if found is None:
+            return None
+        if not found.certificate.passed:
+            what = "the plan of last time" if known else "the guess"
+            words = found.certificate.words or str(found.certificate)
+            self.report.fallbacks.append(f"{plan.strategy}: {what} was wrong ({words})")
+            return None
+        self.report.strategy, self.report.because = plan.strategy, plan.because
+        self.report.certificate = found.certificate
+        if known:
+            self.report.notes.append("the plan of an earlier, identical question, proven again")
+        return found
+
+    def _ran(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
+        if isinstance(plan, Compressed):
+            return sweep_compressed(self.ask, plan, self.sweeps, warm=known)
+        if isinstance(plan, Cut) and self.flow is not None and tuple(self.flow.sizes) == plan.sizes:
+            return sweep_factors(self.ask, self.linear, plan, self.flow, solve, self.report)
         return None
-    if isinstance(plan, Compressed):
-        found = _tried(ask, plan, sweeps, report, known=True)
-        if found is not None:
-            return found
-        warm.forget(key)
-    plan = choose(ask, can_push=bool(linear.push_rungs))
-    better, _ = structured(ask, lambda rows: _support(sweeps, rows), plan)
-    if better is not None:
-        found = _tried(ask, better, sweeps, report, known=False)
-        if found is not None:
-            warm.remember(key, better)
-            return found
-    warm.remember(key, plan)
-    return None
+
+    def _from_the_weights(self) -> Swept | None:
+        """Rows of y = W h start as rows of W at h: the last layer is not multiplied by the identity."""
+        ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        plan = self._direct()
+        started = self.flow.weights() if self.flow is not None and plan.way == "pull" else None
+        if started is None:
+            return None
+        value, seeds = started  # (m, *value.shape)
+        linear = ask.y.record.linear(value, ask.x.values)
+        picked = seeds if ask.rows.everything else arrays.take(seeds, ask.rows.positions, 0)
+        inner = Ask(value, Elements.all(value.shape), ask.x)
+
+        def sweep(rows: Positions) -> Array | None:
+            return pull_columns(inner, linear, picked[int(rows[0]) : int(rows[-1]) + 1], linear.pull_rungs[0])
+
+        step = Step("rows, starting as the weights of the last layer", "pull", linear.pull_rungs[0], 0, 0)
+        try:
+            found = sweep_lines(ask, self.linear, self.report, sweep, step, prove=True)
+        except CannotBatch:
+            return None
+        if found is None or not holds(self.report):
+            return None
+        self.report.strategy, self.report.because = plan.strategy, plan.because
+        return found
+
+    def _support(self, rows: Positions) -> npt.NDArray[np.bool_]:
+        """Where some rows are nonzero; a NaN counts."""
+        ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        weights = np.zeros((len(rows), ask.m))
+        weights[np.arange(len(rows)), rows] = 1.0
+        found = self.sweeps.sweep(arrays.from_numpy(weights, ask.y), "sampled rows")
+        if found is None:
+            return np.zeros((len(rows), ask.n), dtype=bool)
+        result: npt.NDArray[np.bool_] = arrays.numpy(found) != 0
+        return result
 
 
-def _tried(ask: Ask, plan: Compressed, sweeps: Sweeps, report: Report, *, known: bool) -> Passes | None:
-    found = sweep_compressed(ask, plan, sweeps, warm=known)
-    if found is None:
-        return None
-    if not found.certificate.passed:
-        what = "the plan of last time" if known else "the guess"
-        words = found.certificate.words or str(found.certificate)
-        report.fallbacks.append(f"{plan.strategy}: {what} was wrong ({words})")
-        return None
-    report.strategy, report.because, report.certificate = plan.strategy, plan.because, found.certificate
-    if known:
-        report.notes.append("the plan of an earlier, identical question, proven again")
-    return found
-
-
-def _support(sweeps: Sweeps, rows: Positions) -> npt.NDArray[np.bool_]:
-    """Where some rows are nonzero; a NaN counts."""
-    ask = sweeps.ask
-    arrays = ask.y.record.backend.arrays
-    weights = np.zeros((len(rows), ask.m))
-    weights[np.arange(len(rows)), rows] = 1.0
-    found = sweeps.sweep(arrays.from_numpy(weights, ask.y), "sampled rows")
-    if found is None:
-        return np.zeros((len(rows), ask.n), dtype=bool)
-    result: npt.NDArray[np.bool_] = arrays.numpy(found) != 0
-    return result
+def solve(ask: Ask, report: Report) -> Array | None:
+    """A factor of a larger question: planned like any other, proven only as part of the whole."""
+    linear = ask.y.record.linear(ask.y, ask.x.values)
+    swept = planned_block(ask, linear, report) if worth_planning(ask) else None
+    if swept is None:
+        swept = sweep_direct(ask, linear, choose(ask, can_push=bool(linear.push_rungs)), report, prove=False)
+    return None if swept is None else swept.array

@@ -8,16 +8,17 @@ path at all) is left to `execute.py`.
 from __future__ import annotations
 
 from wrt._core.ask import Ask
-from wrt._core.protocol import Array, Linear
+from wrt._core.protocol import Array
 from wrt._core.report import Certificate, Report, Step
+from wrt._run import repair
 from wrt._run.memory import SMALL, refuse_too_large
 from wrt._run.options import current
 
 ENGINE = Certificate("engine")
 
 
-def plain_row(ask: Ask) -> tuple[Array, Linear, Report] | None:
-    """The row as (1, n), the map it came from, and what ran; None where more has to be looked at."""
+def plain_row(ask: Ask) -> tuple[Array, Report] | None:
+    """The row in x's own shape, or its elements asked for as (1, n), and what ran; None where more is to be looked at."""
     y, parts = ask.y, ask.x.parts
     part = parts[0]
     x = part.value
@@ -32,11 +33,16 @@ def plain_row(ask: Ask) -> tuple[Array, Linear, Report] | None:
         refuse_too_large(ask)
     linear = record.linear(y, (x,))
     rung = linear.pull_rungs[-1]
-    (gradient,) = linear.pull(arrays.one_hot(y, ask.rows.positions), rung)
-    if gradient is None:
+    row = getattr(linear, "row", None)
+    if row is None:
+        (array,) = linear.pull(arrays.one_hot(y, ask.rows.positions), rung)
+    else:
+        array = row(ask.rows.first)
+    if array is None or not ask.n:
         return None
-    gradient = arrays.reshape(gradient, (1, x.size))
     if not part.elements.everything:
-        gradient = arrays.take(gradient, part.elements.positions, 1)
+        array = arrays.take(arrays.reshape(array, (1, x.size)), part.elements.positions, 1)
     report = Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(ask.x.notes), ENGINE)
-    return gradient, linear, report
+    if not arrays.all_finite(array):
+        array = repair.non_finite(ask, linear, arrays.reshape(array, (1, ask.n)), "pull", report)
+    return array, report

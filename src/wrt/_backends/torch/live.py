@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, cuts
 from wrt._backends.torch.hooks import hook_notes
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear
 from wrt._backends.torch.views import base_side
+from wrt._core.flow import Flow
 from wrt._core.graph import Graph
 from wrt._core.index import Elements
 from wrt._core.protocol import Backend
@@ -24,7 +25,7 @@ from wrt._core.value import Part, Side, Value
 from wrt.errors import NoPath, NotRecorded
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Moment:
     """A tensor as it was when asked about: the edge is a snapshot, later writes do not move it.
 
@@ -49,9 +50,8 @@ class LiveRecord:
         return None
 
     def lift(self, tensor: torch.Tensor) -> Value:
-        version = -1 if tensor.is_inference() else tensor._version
         view = tensor if tensor._is_view() else None
-        moment = Moment(compat.edge_of(tensor), tensor.device, weakref.ref(tensor), version, view)
+        moment = Moment(compat.edge_of(tensor), tensor.device, weakref.ref(tensor), tensor._version, view)
         return Value(self, moment, tuple(tensor.shape), tensor.dtype)
 
     def join(self, other: Any) -> Any:
@@ -64,6 +64,19 @@ class LiveRecord:
 
     def linear(self, y: Value, xs: Sequence[Value]) -> TorchLinear:
         return TorchLinear(y, xs)
+
+    def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
+        """The graph between y and x as plain data, for the planner."""
+        return cuts.flow(y, xs, self._at_edge)
+
+    def signature(self, y: Value) -> tuple[str, ...]:
+        """What a plan for y may be remembered by."""
+        return cuts.signature(y)
+
+    def _at_edge(self, edge: GradientEdge) -> Value:
+        metadata = edge.node._input_metadata[edge.output_nr]
+        moment = Moment(edge, metadata.device, cuts.no_tensor(), -1)
+        return Value(self, moment, tuple(metadata.shape), metadata.dtype)
 
     def same(self, y: Value, x: Value) -> bool:
         """Whether two Values are one tensor at one moment."""

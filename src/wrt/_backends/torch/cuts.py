@@ -1,0 +1,180 @@
+"""The live autograd graph between y and x as plain data: for finding where it is narrow, and what a pass costs."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from wrt._core.flow import Flow
+from wrt._core.value import Value
+
+Node = Any
+Spot = tuple[Node, int]  # a node and the number of its output: one tensor
+MOST_NODES = 20_000
+LOOKED_AT = 24
+SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
+SQUEEZE = "SqueezeBackward"
+
+
+def signature(y: Value) -> tuple[str, ...]:
+    """The operations nearest to y: enough to tell most programs apart, cheap enough to ask every time."""
+    edge = y.key.edge
+    if edge is None:
+        return ()
+    seen = {edge.node}
+    order = [edge.node]
+    for node in order:
+        for source, _ in node.next_functions:
+            if source is not None and source not in seen and len(order) < LOOKED_AT:
+                seen.add(source)
+                order.append(source)
+    return tuple(node.name() for node in order)
+
+
+def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -> Flow | None:
+    """The part of the graph that leads from y to any x; None where nothing does, or where it is too large to walk."""
+    start: Spot = (y.key.edge.node, y.key.edge.output_nr)
+    ends = {(x.key.edge.node, x.key.edge.output_nr) for x in xs if x.key.edge is not None}
+    leads = _leads(start[0], ends)
+    if leads is None or not leads[start[0]]:
+        return None
+    number: dict[Spot, int] = {start: 0}
+    spots = [start]
+    made_from: list[list[int]] = []
+    for node, output in spots:  # grows while it is walked: breadth first from y
+        sources: list[int] = []
+        made_from.append(sources)
+        if (node, output) in ends:
+            continue
+        for source, which in node.next_functions:
+            if source is None or not ((source, which) in ends or leads[source]):
+                continue
+            spot = (source, which)
+            if spot not in number:
+                number[spot] = len(spots)
+                spots.append(spot)
+            sources.append(number[spot])
+    sizes = [math.prod(node._input_metadata[output].shape) for node, output in spots]
+    work = [_work(node, size) for (node, _), size in zip(spots, sizes, strict=True)]
+    dtype = y.dtype
+
+    def value(tensor: int) -> Value | None:
+        node, output = spots[tensor]
+        return make(GradientEdge(node, output)) if node._input_metadata[output].dtype == dtype else None
+
+    return Flow(
+        sizes,
+        made_from,
+        [products for products, _ in work],
+        [elements for _, elements in work],
+        tuple(number[end] for end in ends if end in number),
+        not _leads_unmixed(spots, made_from, ends),
+        value,
+        lambda: _weights(start, leads, ends, make),
+    )
+
+
+def _leads(start: Node, ends: set[Spot]) -> dict[Node, bool] | None:
+    """For every node that a backward visits, whether an end lies behind it."""
+    stops = {node for node, _ in ends}
+    leads: dict[Node, bool] = {}
+    stack: list[Node] = [start]
+    open_nodes = {start}
+    while stack:
+        node = stack[-1]
+        waiting = [s for s, _ in node.next_functions if s is not None and s not in leads and s not in open_nodes]
+        if waiting:
+            stack.extend(waiting[:1])
+            open_nodes.add(waiting[0])
+            continue
+        stack.pop()
+        sources = [(s, k) for s, k in node.next_functions if s is not None]
+        leads[node] = any(leads[s] or (s in stops and (s, k) in ends) for s, k in sources)
+        if len(leads) > MOST_NODES:
+            return None
+    return leads
+
+
+def _leads_unmixed(spots: list[Spot], made_from: list[list[int]], ends: set[Spot]) -> bool:
+    """Whether some way from y to an end meets no operation that mixes everything."""
+    seen = {0}
+    waiting = [0]
+    while waiting:
+        tensor = waiting.pop()
+        if spots[tensor] in ends:
+            return True
+        if _mixes(spots[tensor][0]):
+            continue
+        for source in made_from[tensor]:
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return False
+
+
+def _mixes(node: Node) -> bool:
+    """A matrix times one vector: every number that comes out depends on every number that goes in."""
+    name = node.name()
+    if name in ("AddmmBackward0", "MmBackward0"):
+        sizes: Any = getattr(node, "_saved_mat1_sym_sizes", None) or getattr(node, "_saved_self_sym_sizes", (0,))
+        return bool(sizes[0] == 1)
+    return bool(name == "MvBackward0")
+
+
+def _work(node: Node, size: int) -> tuple[float, float]:
+    """(multiplications, other numbers touched) in one pass through a node."""
+    name = node.name()
+    try:
+        if name == "AddmmBackward0":
+            return float(size * node._saved_mat1_sym_sizes[1]), float(size)
+        if name == "MmBackward0":
+            return float(size * node._saved_self_sym_sizes[1]), float(size)
+        if name == "BmmBackward0":
+            return float(size * node._saved_self.shape[-1]), float(size)
+        if name == "ConvolutionBackward0":
+            return float(size * math.prod(node._saved_weight.shape[1:])), float(size)
+    except (RuntimeError, AttributeError):  # freed, or saved under another name
+        pass
+    if name in SAME_NUMBERS or "AccumulateGrad" in name:
+        return 0.0, 0.0
+    return 0.0, float(size)
+
+
+def _weights(
+    start: Spot, leads: dict[Node, bool], ends: set[Spot], make: Callable[[GradientEdge], Value]
+) -> tuple[Value, torch.Tensor] | None:
+    """y = W h (+ b) with one h: the Value h, and W as the cotangents that the rows of y have there."""
+    node = start[0]
+    while node.name() in SAME_NUMBERS or node.name().startswith(SQUEEZE):
+        node = node.next_functions[0][0]
+    name = node.name()
+    try:
+        if name == "MvBackward0":
+            matrix, at = node._saved_self, 1
+        elif name == "AddmmBackward0" and node._saved_mat1_sym_sizes[0] == 1 and node._saved_alpha == 1:
+            matrix, at = node._saved_mat2.mT, 1
+        elif name == "MmBackward0" and node._saved_self_sym_sizes[0] == 1:
+            matrix, at = node._saved_mat2.mT, 0
+        else:
+            return None
+    except (RuntimeError, AttributeError):  # the weights were changed or freed since
+        return None
+    source, which = node.next_functions[at]
+    others = [edge for k, edge in enumerate(node.next_functions) if k != at and edge[0] is not None]
+    if source is None or matrix is None or any(leads[other] or (other, n) in ends for other, n in others):
+        return None
+    value = make(GradientEdge(source, which))
+    return value, matrix.detach().reshape(-1, *value.shape)
+
+
+def no_tensor() -> Any:
+    """Stands where a Moment keeps its tensor: a cut has none that the user holds."""
+    return _gone
+
+
+_gone: Any = weakref.ref(type("Gone", (), {})())

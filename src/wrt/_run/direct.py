@@ -1,0 +1,152 @@
+"""One pass for each row, or for each column, a chunk at a time, into one array that is allocated once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wrt._core.ask import Ask
+from wrt._core.index import Positions
+from wrt._core.pattern import Way
+from wrt._core.plan import Direct
+from wrt._core.protocol import Array, CannotBatch, Linear
+from wrt._core.report import Certificate, Report, Step
+from wrt._planner.choose import choose
+from wrt._run.certify import passes_per_row
+from wrt._run.chunk import chunk_size
+from wrt._run.columns import pull_columns, tangents
+from wrt._run.options import current
+from wrt._run.progress import Progress
+from wrt._run.tally import Tally
+
+
+@dataclass(slots=True)
+class Swept:
+    """An (m, n) block, how it was swept, and whether all of it is known to be finite."""
+
+    array: Array
+    way: Way
+    finite: bool
+
+
+def sweep_direct(ask: Ask, linear: Linear, plan: Direct, report: Report, *, prove: bool = True) -> Swept | None:
+    """Rows or columns as planned; rows where pushing is refused or disagrees. None where no path leads to x."""
+    if plan.way == "push":
+        pushed = _push_all(ask, linear, report, prove=prove)
+        if pushed is not None:
+            report.strategy, report.because = plan.strategy, plan.because
+            return pushed
+        plan = choose(ask, can_push=False)
+    report.strategy, report.because = plan.strategy, plan.because
+    return _pull_all(ask, linear, report, prove=prove)
+
+
+def _pull_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept | None:
+    """Every row, on the first rung of the ladder whose answer holds."""
+    arrays = ask.y.record.backend.arrays
+    positions = ask.rows.positions
+    rungs = linear.pull_rungs if ask.m > 1 else linear.pull_rungs[-1:]
+    for rung in rungs:
+
+        def sweep(rows: Positions, rung: str = rung) -> Array | None:
+            return pull_columns(ask, linear, arrays.one_hot(ask.y, positions[rows]), rung)
+
+        try:
+            found = sweep_lines(ask, linear, report, sweep, Step("rows", "pull", rung, 0, 0), prove=prove)
+        except CannotBatch as refusal:
+            report.fallbacks.append(f"{rung}: {refusal}")
+            continue
+        if found is None or holds(report) or rung == rungs[-1]:
+            return found
+        report.fallbacks.append(f"{rung}: the certificate disagreed ({report.certificate})")
+    raise AssertionError("the last rung never refuses")
+
+
+def _push_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept | None:
+    """Every column, or None where pushing is refused or its answer does not hold."""
+    arrays = ask.y.record.backend.arrays
+    for rung in linear.push_rungs:
+
+        def sweep(columns: Positions, rung: str = rung) -> Array | None:
+            pushed = linear.push(tangents(ask, columns), rung)
+            if pushed is None:
+                return None
+            flat = arrays.reshape(pushed, (len(columns), -1))
+            return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
+
+        try:
+            found = sweep_lines(ask, linear, report, sweep, Step("columns", "push", rung, 0, 0), prove=prove)
+        except CannotBatch as refusal:
+            report.fallbacks.append(f"{rung}: {refusal}")
+            continue
+        if found is None or holds(report):
+            return found
+        report.fallbacks.append(f"{rung}: the certificate disagreed ({report.certificate})")
+    return None
+
+
+def holds(report: Report) -> bool:
+    """Whether the answer may be used."""
+    return report.certificate is None or report.certificate.kind == "none" or report.certificate.passed
+
+
+def sweep_lines(
+    ask: Ask, linear: Linear, report: Report, sweep: Callable[[Positions], Array | None], step: Step, *, prove: bool
+) -> Swept | None:
+    """Rows (or columns) in chunks, each written where it belongs and counted for the certificate."""
+    arrays = ask.y.record.backend.arrays
+    count, width = (ask.m, ask.n) if step.way == "pull" else (ask.n, ask.m)
+    per_line = passes_per_row(ask) if step.way == "pull" else 1
+    size = chunk_size(ask)
+    single = step.way == "pull" and ask.m == 1
+    tally = Tally(ask, step.way) if prove and not single and current().certify else None
+    started = time.perf_counter()
+    sheet = Sheet(ask, count, width)
+    with Progress(f"{count} {step.what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
+        for start in range(0, count, size):
+            stop = min(start + size, count)
+            block = sweep(np.arange(start, stop))
+            step.passes += (stop - start) * per_line
+            step.calls += per_line * (stop - start if "one by one" in step.rung else 1)
+            if block is None:
+                report.steps.append(step)
+                return None
+            sheet.write(start, stop, block)
+            if tally is not None:
+                tally.add(start, stop, block)
+            progress.advance(stop - start)
+    step.seconds = time.perf_counter() - started
+    report.steps.append(step)
+    if tally is not None:
+        report.certificate = tally.certificate(linear, report)
+    elif prove:
+        report.certificate = Certificate("engine") if single else Certificate("none")
+    whole = sheet.whole if step.way == "pull" else arrays.transpose(sheet.whole)
+    finite = arrays.all_finite(whole) if tally is None else tally.finite
+    return Swept(whole, step.way, finite)
+
+
+class Sheet:
+    """The lines of the answer, each written in place once; where arrays cannot be written, joined at the end."""
+
+    def __init__(self, ask: Ask, count: int, width: int) -> None:
+        self.arrays = ask.y.record.backend.arrays
+        self.like = ask.x.values[0]
+        self.shape = (count, width)
+        self.in_place = getattr(self.arrays, "writes_in_place", False)
+        self.blocks: list[Array] = []
+
+    def write(self, start: int, stop: int, block: Array) -> None:
+        if not self.in_place or stop - start == self.shape[0]:
+            self.blocks.append(block)
+            return
+        if not self.blocks:
+            self.blocks.append(self.arrays.zeros_like(self.shape, block))
+        self.blocks[0][start:stop] = block
+
+    @property
+    def whole(self) -> Array:
+        return self.blocks[0] if len(self.blocks) == 1 else self.arrays.concat(self.blocks, 0)

@@ -1,0 +1,82 @@
+"""Through a waist: J = J2 @ J1, each factor a question of its own, the product proven by one plain pull."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wrt._core.ask import Ask
+from wrt._core.flow import Flow
+from wrt._core.index import Elements
+from wrt._core.plan import Cut
+from wrt._core.protocol import Array, Linear, random_signs
+from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Part, Side, Value
+from wrt._run.certify import SEED, verdict
+from wrt._run.columns import pull_columns
+
+Solve = Callable[[Ask, Report], Array | None]
+"""A factor of the product: the (m, n) block of a smaller question."""
+
+
+@dataclass(slots=True)
+class Factors:
+    """J = last @ first: (m, width) @ (width, n)."""
+
+    ask: Ask
+    last: Array
+    first: Array
+    certificate: Certificate
+
+    def dense(self) -> Array:
+        return self.ask.y.record.backend.arrays.matmul(self.last, self.first)
+
+    def diagonal(self) -> Array:
+        """dy_i/dx_i, flat; the product is never formed."""
+        arrays = self.ask.y.record.backend.arrays
+        return arrays.total(self.last * arrays.transpose(self.first), 1)
+
+
+def sweep_factors(ask: Ask, linear: Linear, plan: Cut, flow: Flow, solve: Solve, report: Report) -> Factors | None:
+    """Both sides of the cut; None where a side has no answer."""
+    values = [flow.value(tensor) for tensor in plan.tensors]
+    if any(value is None for value in values):
+        return None
+    waist = [value for value in values if value is not None]
+    last = solve(Ask(ask.y, ask.rows, _side(waist)), report)
+    firsts = [solve(Ask(value, Elements.all(value.shape), ask.x), report) for value in waist]
+    if last is None or any(first is None for first in firsts):
+        return None
+    first = ask.y.record.backend.arrays.concat(firsts, 0)
+    return Factors(ask, last, first, _certificate(ask, linear, last, first, report))
+
+
+def _side(values: list[Value]) -> Side:
+    """All numbers of the waist, one Value after another."""
+    if len(values) == 1:
+        return Side((values[0].size,), (Part(values[0], _flat(values[0])),))
+    starts = np.cumsum([0, *(value.size for value in values)])
+    parts = [
+        Part(value, _flat(value), np.arange(start, start + value.size))
+        for value, start in zip(values, starts[:-1], strict=True)
+    ]
+    return Side((int(starts[-1]),), tuple(parts))
+
+
+def _flat(value: Value) -> Elements:
+    return Elements(value.shape, (value.size,), 0, (1,))
+
+
+def _certificate(ask: Ask, linear: Linear, last: Array, first: Array, report: Report) -> Certificate:
+    """u @ J2 @ J1 next to one plain pull of u."""
+    arrays = ask.y.record.backend.arrays
+    probe = arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y)  # (1, m)
+    rung = linear.pull_rungs[-1]
+    expected = pull_columns(ask, linear, arrays.spread(ask.y, ask.rows.positions, probe), rung)  # (1, n)
+    report.steps.append(Step("certificate", "pull", rung, 1, 1))
+    probe = arrays.cast_like(probe, last)
+    got = arrays.matmul(arrays.matmul(probe, last), first)
+    size = arrays.matmul(arrays.matmul(arrays.abs(probe), arrays.abs(last)), arrays.abs(first))
+    return verdict(ask, got, got * 0 if expected is None else expected, size)

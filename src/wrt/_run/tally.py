@@ -1,0 +1,49 @@
+"""The answer's side of the certificate, summed up while each chunk is at hand and in the cache."""
+
+from __future__ import annotations
+
+from wrt._core.ask import Ask
+from wrt._core.pattern import Way
+from wrt._core.protocol import Array, Linear, random_signs
+from wrt._core.report import Certificate, Report, Step
+from wrt._run.certify import SEED, passes_per_row, verdict
+from wrt._run.columns import pull_columns
+
+
+class Tally:
+    """u @ J and |u| @ |J| for a random u, from chunks of rows (pull) or of columns (push, as (k, m))."""
+
+    def __init__(self, ask: Ask, way: Way) -> None:
+        self.ask = ask
+        self.way = way
+        self.arrays = ask.y.record.backend.arrays
+        self.probe = self.arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y)  # (1, m)
+        self.got: list[Array] = []
+        self.size: list[Array] = []
+
+    def add(self, start: int, stop: int, block: Array) -> None:
+        """Rows start:stop as (k, n), or columns start:stop as (k, m)."""
+        arrays = self.arrays
+        probe = arrays.cast_like(self.probe, block)
+        if self.way == "push":
+            self.got.append(arrays.matmul(block, arrays.transpose(probe)))  # (k, 1)
+            self.size.append(arrays.matmul(arrays.abs(block), arrays.transpose(arrays.abs(probe))))
+            return
+        some = probe[:, start:stop]
+        got, size = arrays.matmul(some, block), arrays.matmul(arrays.abs(some), arrays.abs(block))
+        self.got = [got if not self.got else self.got[0] + got]
+        self.size = [size if not self.size else self.size[0] + size]
+
+    def certificate(self, linear: Linear, report: Report) -> Certificate:
+        """Compare with one plain pull."""
+        arrays, ask = self.arrays, self.ask
+        rung = linear.pull_rungs[-1]
+        expected = pull_columns(ask, linear, arrays.spread(ask.y, ask.rows.positions, self.probe), rung)  # (1, n)
+        report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask)))
+        got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
+        return verdict(ask, got, got * 0 if expected is None else expected, size)
+
+    @property
+    def finite(self) -> bool:
+        """Whether every entry is finite: the weights are not zero, so one that is not would show in its sum."""
+        return all(map(self.arrays.all_finite, self.got))

@@ -181,12 +181,16 @@ def remove_callback(callback: Callback) -> None:
     op_callbacks.remove_op_callback(callback)
 
 
-def gradient_is_registered(op: str) -> bool | None:
-    """True, False where TensorFlow declares it not differentiable, None where it says nothing."""
+STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})
+"""Operations that have a gradient function, which answers None whatever it is given."""
+
+
+def gradient_is_none(op: str) -> bool:
+    """Whether TensorFlow lets no gradient through an operation."""
     try:
-        return ops._gradient_registry.lookup(op) is not None
+        return op in STEPS or ops._gradient_registry.lookup(op) is None
     except LookupError:
-        return None
+        return False
 
 
 @contextmanager

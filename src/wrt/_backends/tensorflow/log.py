@@ -114,7 +114,7 @@ class Log:
             return "cut" if index in self.blind else "yes"
         if operation.stopped or index in self.blind or not any(map(self._carries, operation.outputs)):
             return "cut"
-        return "cut" if compat.gradient_is_registered(operation.op) is False or _writes(operation) else "yes"
+        return "cut" if compat.gradient_is_none(operation.op) or _writes(operation) else "yes"
 
     def _carries(self, number: int) -> bool:
         return self.tensors[number][1] in compat.CARRIES_GRADIENT or self.tensors[number][1] == compat.RESOURCE

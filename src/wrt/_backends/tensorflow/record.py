@@ -80,8 +80,10 @@ class Recorder:
 
     def _watch_what_is_at_hand(self, frame: FrameType | None) -> None:
         if frame is not None:
-            for tensor in visible_tensors(frame, self.recording.is_tensor).values():
-                self.meet(self.recording.taped(tensor))
+            for name, tensor in visible_tensors(frame, self.recording.is_tensor).items():
+                taped = self.recording.taped(tensor)
+                self.meet(taped)
+                self.recording.called(name, compat.number(taped))
 
     def _bound(self, binding: Binding) -> None:
         """A variable of the user's code means a tensor now."""

@@ -87,7 +87,11 @@ class TensorFlowRecording:
     def bind(self, binding: Binding) -> None:
         """A name means a Value from now on."""
         self.names.add(binding)
-        self._called.setdefault(binding.object.key.number, {})[binding.name] = None
+        self.called(binding.name, binding.object.key.number)
+
+    def called(self, name: str, number: int) -> None:
+        """A tensor has a name, perhaps from before the recording."""
+        self._called.setdefault(number, {})[name] = None
 
     def bound(self, binding: Binding) -> Value:
         return replace(binding.object, name=binding.name)

@@ -32,6 +32,12 @@ def unseen(method: Method) -> Method:
 class TensorFlowArrays:
     """Stateless; every tensor is made in the dtype of the Value it is for."""
 
+    writes_in_place = False
+
+    @unseen
+    def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
+        return tf.zeros(shape, like.dtype)
+
     @unseen
     def zeros(self, shape: Shape, like: Value) -> Tensor:
         return tf.zeros(shape, like.dtype)

@@ -1,0 +1,100 @@
+"""What one watch knows across all its frames: who listens, which types are tensors, what was reported last."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from itertools import islice
+from operator import call, is_
+from types import CodeType
+from typing import Any, Final, TypeAlias
+
+from wrt._core.bindings import Binding
+from wrt._core.peek import ITEMS, container_type
+from wrt._core.per_code import PerCode
+from wrt._core.stores import Stores, stores_of
+
+Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
+
+NEITHER: Final = 0
+TENSOR: Final = 1
+CONTAINER: Final = 2
+
+
+class Observer:
+    """Who wants to know, and what counts as a tensor: asked once per type.
+
+    Holds weak references alone: it keeps no tensor alive.
+    """
+
+    __slots__ = ("count", "functions", "is_tensor", "kinds", "last", "on_bind")
+
+    def __init__(self, is_tensor: Callable[[Any], bool], on_bind: Callable[[Binding], object]) -> None:
+        self.is_tensor = is_tensor
+        self.on_bind = on_bind
+        self.count = 0
+        self.kinds: dict[type, int] = {type(None): NEITHER}
+        self.last: dict[str, object] = {}
+        self.functions: PerCode[Function] = PerCode(Function)
+
+    def kind_of(self, value: Any) -> int:
+        kind = self.kinds.get(type(value))
+        if kind is None:
+            try:
+                kind = TENSOR if self.is_tensor(value) else CONTAINER if container_type(value) else NEITHER
+            except Exception:  # a lazy proxy may refuse to say what it is
+                kind = NEITHER
+            self.kinds[type(value)] = kind
+        return kind
+
+    def report(self, label: str, tensor: Any, code: CodeType, offset: int) -> Reference:
+        """Tell the listener; what comes back recognizes the tensor later."""
+        self.last[label] = reference = refer(tensor)
+        self.count += 1
+        self.on_bind(Binding(label, tensor, code, offset, self.count))
+        return reference
+
+
+class Function:
+    """What is known of one function: its stores, and what its arguments were in the last call."""
+
+    __slots__ = ("arguments", "containers", "stores")
+
+    def __init__(self, code: CodeType) -> None:
+        self.stores: Stores = stores_of(code)
+        self.arguments: dict[str, Reference] = {}
+        self.containers: dict[str, Contents] = {}
+
+
+class Contents:
+    """The tensors that a container held, weakly; to see at C speed whether they are still the same."""
+
+    __slots__ = ("keys", "references")
+
+    def __init__(self, container: Any) -> None:
+        self.keys = _keys(container)
+        self.references = tuple(map(refer, _values(container)))
+
+    def same_as(self, container: Any) -> bool:
+        values = _values(container)
+        return (
+            len(values) == len(self.references)
+            and all(map(is_, map(call, self.references), values))
+            and self.keys == _keys(container)
+        )
+
+
+def refer(tensor: Any) -> Reference:
+    try:
+        return weakref.ref(tensor)
+    except TypeError:  # nothing weak to be had: better keep it than mistake the next tensor at its address for it
+        return lambda: tensor
+
+
+def _values(container: Any) -> list[Any]:
+    kind = container_type(container)
+    return list(islice(dict.values(container) if kind is dict else kind.__iter__(container), ITEMS))
+
+
+def _keys(container: Any) -> list[Any]:
+    return list(islice(dict.keys(container), ITEMS)) if container_type(container) is dict else []

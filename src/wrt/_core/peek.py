@@ -1,0 +1,76 @@
+"""Looking at the user's objects without running anything of theirs: no property, no `__getattr__`, no `__getitem__`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from types import MemberDescriptorType
+from typing import Any
+
+MISSING: Any = object()
+ITEMS = 64
+"""How far to look into one container."""
+
+
+def container_type(value: Any) -> Any:
+    """list, tuple or dict, whichever the value is or derives from; None for all else."""
+    kind = type(value)
+    if kind is list or kind is tuple or kind is dict:
+        return kind
+    return next((base for base in (list, tuple, dict) if issubclass(kind, base)), None)
+
+
+def items(container: Any) -> list[tuple[Any, Any]]:
+    """The first keys and values; keys that do not read well in a name are left out."""
+    kind = container_type(container)
+    if kind is dict:
+        return [(key, value) for key, value in list(islice(dict.items(container), ITEMS)) if is_plain(key)]
+    return list(enumerate(islice(kind.__iter__(container), ITEMS)))
+
+
+def item(container: Any, key: Any) -> Any:
+    """container[key], or MISSING; a plain key has a `__hash__` that Python wrote.
+
+    >>> item({"k": 1}, "k"), item([1, 2], -1)
+    (1, 2)
+    """
+    if not is_plain(key):
+        return MISSING
+    kind = container_type(container)
+    if kind is dict:
+        return dict.get(container, key, MISSING)
+    inside = type(key) is int and -kind.__len__(container) <= key < kind.__len__(container)
+    return kind.__getitem__(container, key) if inside else MISSING
+
+
+def length(container: Any) -> int:
+    return int(container_type(container).__len__(container))
+
+
+def is_plain(key: Any) -> bool:
+    """Whether a key reads well in a name: `outs[3]`, `cache['k']`, `grid[(0, 1)]`."""
+    return type(key) in (int, str) or (type(key) is tuple and all(map(is_plain, key)))
+
+
+def attribute(value: Any, path: tuple[str, ...]) -> Any:
+    """An attribute of an attribute, as stored; None where there is none."""
+    for name in path:
+        value = _stored(value, name)
+    return value
+
+
+def _stored(value: Any, name: str) -> Any:
+    try:
+        own: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+    except Exception:  # slots, or a proxy with opinions
+        own = {}
+    if name in own:
+        return own[name]
+    for kind in type(value).__mro__:
+        if isinstance(slot := kind.__dict__.get(name), MemberDescriptorType):
+            try:
+                return slot.__get__(value)
+            except AttributeError:  # declared, not set
+                return None
+    # Modules of the frameworks keep their tensors one dict deeper.
+    return next((inner[name] for inner in own.values() if type(inner) is dict and name in inner), None)

@@ -7,6 +7,7 @@ pattern of each write on a tensor of integers that has the layout of the memory:
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +38,13 @@ class Version:
 class Buffer:
     """One piece of memory: the tensor that stands for all of it, and its versions so far."""
 
-    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "versions", "writes")
+    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "owner", "versions", "writes")
 
     def __init__(self, base: Tensor, before: GradientEdge | None = None) -> None:
-        self.base = base  # the user's own tensor once it requires grad, its twin before
+        self.base: Tensor | None = base  # the user's own tensor once it requires grad, its twin before; None after the run
         self.base_geometry = geometry(base)
         self.length = base.untyped_storage().nbytes() // base.element_size()
+        self.owner: weakref.ref[Tensor] | None = None  # the user's tensor that the base is the twin of
         self.adopted = False
         self.writes = 0
         self.versions = [Version(before or compat.edge_of(base), self.base_geometry, "", (), None, -1)]

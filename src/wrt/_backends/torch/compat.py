@@ -23,18 +23,38 @@ def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     if torch.is_inference_mode_enabled() or torch._C._len_torch_function_stack():
         with torch._C.DisableTorchFunction(), torch.inference_mode(False):
             return get_gradient_edge(tensor)
-    return get_gradient_edge(tensor)
+    node = tensor.grad_fn
+    if node is None and torch.is_grad_enabled():  # a leaf: the node that accumulates into it
+        return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
+    if node is None or isinstance(node, torch._C._FunctionBase):  # Python owns the node: it must be kept alive
+        return get_gradient_edge(tensor)
+    return GradientEdge(node, tensor.output_nr)
 
 
 def pull(out: GradientEdge, ins: tuple[GradientEdge, ...], seed: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass."""
-    if _run_backward is None:
+    """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass.
+
+    On other devices than the CPU it stays `torch.autograd.grad`, which prepares the threads that run there.
+    """
+    if _run_backward is None or seed.device.type != "cpu":
         return torch.autograd.grad((out,), ins, (seed,), retain_graph=True, allow_unused=True)
-    return tuple(_run_backward((out,), (seed,), True, False, ins, True, accumulate_grad=False))
+    pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, False)
+    return pulled
 
 
-# outputs, seeds, retain_graph, create_graph, inputs, allow_unused: so since torch 2.3, and in 2.13
-_run_backward: Any = getattr(torch.autograd.graph, "_engine_run_backward", None)
+# outputs, seeds, retain_graph, create_graph, inputs, allow_unused, accumulate_grad: the same from torch 2.0 to 2.13
+_run_backward: Any = getattr(torch.autograd.Variable._execution_engine, "run_backward", None)
+
+
+def is_calm() -> bool:
+    """Whether nothing of the user's can be disturbed by a plain pass: then there is nothing to put back."""
+    return not (
+        _RETAINED
+        or torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+        or torch._C._len_torch_function_stack()
+    )
 
 
 def same_edge(a: GradientEdge, b: GradientEdge) -> bool:
@@ -94,12 +114,7 @@ class Undisturbed:
     def __enter__(self) -> None:
         self._retained = [(tensor, _grad(tensor)) for tensor in retained()] if _RETAINED else []
         self._stack: ExitStack | None = None
-        if (
-            torch.is_inference_mode_enabled()
-            or torch.is_autocast_enabled("cpu")
-            or torch.is_autocast_enabled("cuda")
-            or torch._C._len_torch_function_stack()
-        ):
+        if not is_calm():
             self._stack = ExitStack()
             self._stack.enter_context(torch._C.DisableTorchFunction())
             self._stack.enter_context(torch.inference_mode(False))

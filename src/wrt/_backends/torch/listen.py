@@ -121,7 +121,8 @@ class Listener(TorchFunctionMode):
         written: Any = ()
         for k, tensor in enumerate(given):
             if versions[k] >= 0 and tensor._version != versions[k]:
-                written += (self._wrote(name, args, kwargs, tensor, entries[k], plain, enabled, spot),)
+                written = self._wrote_all(name, args, kwargs, given, versions, entries, plain, enabled, spot)
+                break
         if isinstance(result, Tensor):
             entry = known.get(id(result))
             if entry is None or entry() is not result:
@@ -233,6 +234,7 @@ class Listener(TorchFunctionMode):
         if buffer is None:
             base = tensor if tensor._base is None or tensor._base.requires_grad else tensor._base
             buffer = Buffer(twins.enter(base))
+            buffer.owner = weakref.ref(base)
             self.buffers[memory] = buffer
         whole = geometry(tensor) == buffer.base_geometry and tensor.dtype == buffer.base.dtype
         twin = buffer.base if whole else _view_like(buffer.base, tensor)
@@ -278,13 +280,14 @@ class Listener(TorchFunctionMode):
                 return own[id(tensor)]
             if plain or not tensor.requires_grad:
                 return tensor
-            alias = tensor.detach()
-            entry = self._meet(alias, len(self.operations))
-            entry.shadow, entry.node, entry.output = tensor, tensor.grad_fn, tensor.output_nr
             memory = _memory(tensor)
             buffer = self.buffers.get(memory)
+            alias = _own_view(tensor, buffer)
+            entry = self._meet(alias, len(self.operations))
+            entry.shadow, entry.node, entry.output = tensor, tensor.grad_fn, tensor.output_nr
             if buffer is None:
                 buffer = Buffer(tensor)
+                buffer.owner = weakref.ref(alias)
                 self.buffers[memory] = buffer
             entry.buffer, entry.stamp = buffer, buffer.writes
             return alias
@@ -298,6 +301,37 @@ class Listener(TorchFunctionMode):
 
     # ---------------------------------------------------------------- writes
 
+    def let_go(self) -> None:
+        """The run is over: hold no tensor of the user's any more."""
+        for buffer in self.written.values():
+            if buffer.adopted:
+                buffer.base = None
+
+    def _wrote_all(
+        self,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        given: list[Tensor],
+        versions: list[int],
+        entries: list[Entry],
+        plain: bool,
+        enabled: bool,
+        spot: Spot | None,
+    ) -> tuple[tuple[Buffer, int, int], ...]:
+        """Note the writes of one call. Views share a version counter: of several on one memory only the target changed."""
+        changed = {id(t): k for k, t in enumerate(given) if versions[k] >= 0 and t._version != versions[k]}
+        out = tensors_in((), {"out": kwargs.get("out")})
+        seen: set[int] = set()
+        noted = []
+        for tensor in [*out, *given]:
+            memory = _memory(tensor) if id(tensor) in changed else 0
+            if memory and memory not in seen:
+                seen.add(memory)
+                entry = entries[changed[id(tensor)]]
+                noted.append(self._wrote(name, args, kwargs, tensor, entry, plain, enabled, spot))
+        return tuple(noted)
+
     def _wrote(
         self, name: str, args: Any, kwargs: Any, tensor: Tensor, entry: Entry, plain: bool, enabled: bool, spot: Spot | None
     ) -> tuple[Buffer, int, int]:
@@ -305,7 +339,8 @@ class Listener(TorchFunctionMode):
         memory = _memory(tensor)
         buffer = self.buffers.get(memory)
         if entry.shadow is not None and plain and not tensor.requires_grad:
-            twins.adopt(tensor, entry.shadow)
+            whole = tensor if tensor._base is None else tensor._base
+            twins.adopt(whole, entry.shadow if whole is tensor else buffer.base)
             entry.shadow = None
         if tensor.requires_grad:
             base = tensor._base if tensor._base is not None else tensor
@@ -350,6 +385,14 @@ def _targets(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[T
     else:
         given = tensors_in(args[:1], NOTHING)
     return [tensor for tensor in given if tensor.layout == torch.strided]
+
+
+def _own_view(twin: Tensor, buffer: Buffer | None) -> Tensor:
+    """What the user gets for a twin: a view of their own tensor where torch would give one, else a plain alias."""
+    owner = None if buffer is None or buffer.owner is None else buffer.owner()
+    if owner is None or twin._base is None or owner.dtype != twin.dtype or owner.requires_grad:
+        return twin.detach()
+    return owner.as_strided(twin.size(), twin.stride(), twin.storage_offset())
 
 
 def _view_like(base: Tensor, tensor: Tensor) -> Tensor | None:

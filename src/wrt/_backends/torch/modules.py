@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,11 +19,11 @@ class ModulePaths:
     """Names of modules below the outermost one that is called; wrappers leave no trace in a path."""
 
     def __init__(self) -> None:
-        self._paths: dict[int, tuple[Any, str]] = {}
+        self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
     def of(self, module: torch.nn.Module, *, outermost: bool) -> str:
         known = self._paths.get(id(module))
-        if known is not None and known[0] is module:
+        if known is not None and known[0]() is module:
             return known[1]
         if outermost:
             self.learn(module)
@@ -31,10 +32,13 @@ class ModulePaths:
 
     def learn(self, root: torch.nn.Module) -> None:
         for path, module in root.named_modules():
-            self._paths.setdefault(id(module), (module, without_wrappers(path)))
+            known = self._paths.get(id(module))
+            if known is None or known[0]() is not module:
+                self._paths[id(module)] = (weakref.ref(module), without_wrappers(path))
 
-    def roots(self) -> list[Any]:
-        return [module for module, path in self._paths.values() if path == ""]
+    def roots(self) -> list[torch.nn.Module]:
+        """The outermost modules that were called and still exist."""
+        return [module for reference, path in self._paths.values() if path == "" and (module := reference()) is not None]
 
 
 def without_wrappers(path: str) -> str:

@@ -50,6 +50,7 @@ class TorchRecording(LiveRecord):
         self.thread = 0
         self.running = False
         self.held: Any = None
+        self.alive: list[Any] = []
         self._graph: Graph | None = None
         self._lines: tuple[int, dict[Any, int]] | None = None
 
@@ -281,6 +282,25 @@ def known(tensor: Tensor) -> Value | None:
     return None
 
 
+_KEPT: dict[int, tuple[TorchRecording, int]] = {}
+
+
+def _keep_while_used(record: TorchRecording) -> None:
+    """`with wrt.record():` without a name: the recording lives as long as a tensor that has a name in it."""
+    key = id(record)
+
+    def gone(_: object) -> None:
+        held, left = _KEPT.pop(key)
+        if left > 1:
+            _KEPT[key] = (held, left - 1)
+
+    alive = [tensor for entry in record.names.objects() if (tensor := entry()) is not None]
+    watched = [tensor for tensor in alive if not isinstance(tensor, torch.nn.Parameter)]
+    record.alive = [weakref.ref(tensor, gone) for tensor in watched]
+    if watched:
+        _KEPT[key] = (record, len(watched))
+
+
 _COUNT = iter(range(1, 2**62))
 _NOWHERE = compile("", "<module call>", "exec")
 
@@ -329,6 +349,8 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
         finally:
             record.running = False
             record.name_the_rest(user_frame(sys._getframe(1)))
+            listener.let_go()
+            _keep_while_used(record)
 
 
 def _is_tensor(value: Any) -> bool:

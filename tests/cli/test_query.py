@@ -36,7 +36,13 @@ def test_several_slashes_are_higher_orders() -> None:
     assert [str(side) for side in query.by] == ["x[0]", "w[1]"]
 
 
+def test_a_time_is_which_meaning_of_a_name() -> None:
+    query = read("z / net.h#3[0]")
+    assert (query.y.time, query.by[0].time, query.by[0].path, query.by[0].indices) == (None, 3, ("net", "h"), ((0,),))
+
+
 REFUSED = {
+    "y / x#": ("a number is missing after #", "y / x# →"),
     "": ("a name is missing here", "→"),
     "y": ("the question has no denominator", "y →"),
     "y /": ("a name is missing here", "y / →"),
@@ -89,7 +95,7 @@ def test_indices_are_read_as_python_reads_them(items: list[object]) -> None:
     assert read_here == (in_python if isinstance(in_python, tuple) else (in_python,))
 
 
-@given(st.text(alphabet="yx d()[]./:,-0129 Non…_'\"+*", max_size=20))
+@given(st.text(alphabet="yx d()[]./:#,-0129 Non…_'\"+*", max_size=20))
 def test_any_text_is_read_or_refused_in_three_lines(text: str) -> None:
     words = ""
     try:

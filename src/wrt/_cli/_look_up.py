@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -14,9 +15,17 @@ from wrt.errors import UnknownName, WrongQuery
 NO_DATA = (ModuleType, FunctionType, BuiltinFunctionType, type)  # what a script has besides its values
 
 
-def derivative(query: Query, variables: Mapping[str, Any]) -> Any:
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a script left behind: its variables, and the recording of its run where there is one."""
+
+    variables: Mapping[str, Any]
+    run: Any = None
+
+
+def derivative(query: Query, left: Left) -> Any:
     """The Derivative that is asked for, or a tree of them; nothing is computed yet."""
-    answer = side(query.y, variables)
+    answer = side(query.y, left)
     for by in query.by:
         if isinstance(answer, (dict, list, tuple)):
             raise WrongQuery(
@@ -24,15 +33,13 @@ def derivative(query: Query, variables: Mapping[str, Any]) -> Any:
                 f"{query.by[0]} is not one tensor",
                 f"ask for one tensor at a time, for example {query.y} / {query.by[0]}.weight",
             )
-        answer = answer / side(by, variables)
+        answer = answer / side(by, left)
     return answer
 
 
-def side(asked: Side, variables: Mapping[str, Any]) -> Any:
+def side(asked: Side, left: Left) -> Any:
     """`d(...)` of what a path leads to, with its indices."""
-    found: Any = variables
-    for depth, name in enumerate(asked.path):
-        found = _step(found, name, asked.path[:depth])
+    found = recorded(asked, left) if asked.time is not None or _only_recorded(asked, left) else walked(asked, left)
     indices = list(asked.indices)
     while indices and isinstance(found, (list, tuple)) and (place := _place(indices[0])) is not None:
         found = _item(found, place, asked)
@@ -41,6 +48,27 @@ def side(asked: Side, variables: Mapping[str, Any]) -> Any:
     for index in indices:
         differential = differential[index]
     return differential
+
+
+def walked(asked: Side, left: Left) -> Any:
+    """What the script's own variables hold there."""
+    found: Any = left.variables
+    for depth, name in enumerate(asked.path):
+        found = _step(found, name, asked.path[:depth])
+    return found
+
+
+def recorded(asked: Side, left: Left) -> Any:
+    """What a name meant in the run, inside functions too."""
+    name = ".".join(asked.path)
+    if left.run is None:
+        raise WrongQuery(f"{asked} asks for a moment of the run", "the run was not recorded", "add --record")
+    return left.run[name] if asked.time is None else left.run[name, asked.time]
+
+
+def _only_recorded(asked: Side, left: Left) -> bool:
+    """Whether only the recording can know it: a name within a function, as h or as f.h."""
+    return left.run is not None and isinstance(left.variables.get(asked.path[0], ModuleType), NO_DATA)
 
 
 def _step(obj: Any, name: str, walked: tuple[str, ...]) -> Any:

@@ -2,7 +2,7 @@
 
     query  = side "/" side { "/" side }
     side   = path { "[" item { "," item } "]" }        also  d(path)[...], as in Python
-    path   = name { "." (name | whole number) }
+    path   = name { "." (name | whole number) } [ "#" whole number ]        h#3 is what h was the fourth time
     item   = whole number | slice | "..." | "None"
     slice  = [number] ":" [number] [ ":" [number] ]
 """
@@ -20,18 +20,22 @@ Item = int | slice | EllipsisType | None
 Index = tuple[Item, ...]
 
 TOKEN = re.compile(
-    r"\s*(?:(?P<name>[^\W\d]\w*)|(?P<number>[0-9]+)|(?P<dots>\.\.\.)|(?P<sign>[-/.,:\[\]()])|(?P<other>\S))"
+    r"\s*(?:(?P<name>[^\W\d]\w*)|(?P<number>[0-9]+)|(?P<dots>\.\.\.)|(?P<sign>[-/.,:#\[\]()])|(?P<other>\S))"
 )
 EXAMPLE = "y[0] / x[2]"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of the question: the parts of a dotted path, then indices; `text` is how it was written."""
+    """One side of the question: the parts of a dotted path, then indices; `text` is how it was written.
+
+    `time` tells which of the successive meanings of a name is asked about; None for the last.
+    """
 
     path: tuple[str, ...]
     indices: tuple[Index, ...]
     text: str
+    time: int | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -99,7 +103,7 @@ class Reader:
         wrapped = self.next.text == "d" and self.tokens[self.position + 1].text == "("
         if wrapped:
             self.position += 2
-        path = self.path()
+        path, time = self.path(), self.time()
         if wrapped and not self.take(")"):
             self.refuse("d( is not closed", f"write d({'.'.join(path)})[...], with the indices after the bracket")
         indices = []
@@ -108,13 +112,21 @@ class Reader:
         if self.next.text == ".":
             self.refuse("a name after an index", "write the dots first, then the indices: model.fc.weight[0]")
         last = self.tokens[self.position - 1]
-        return Side(path, tuple(indices), self.text[start : last.at + len(last.text)])
+        return Side(path, tuple(indices), self.text[start : last.at + len(last.text)], time)
 
     def path(self) -> tuple[str, ...]:
         parts = [self.name()]
         while self.take("."):
             parts.append(self.name(number_too=True))
         return tuple(parts)
+
+    def time(self) -> int | None:
+        if not self.take("#"):
+            return None
+        found = self.number()
+        if found is None:
+            self.refuse("a number is missing after #", "write h#0 for the first time h was bound, h#3 for the fourth")
+        return found
 
     def name(self, *, number_too: bool = False) -> str:
         token = self.next

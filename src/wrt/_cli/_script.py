@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import sys
 import traceback
@@ -36,6 +37,14 @@ def run(path: Path, arguments: list[str]) -> dict[str, Any]:
         except Exception as error:
             raise _failed(path, error) from error
     return module.__dict__
+
+
+def imports(path: Path) -> set[str]:
+    """The packages that a script names in its import statements."""
+    nodes = list(ast.walk(ast.parse(path.read_bytes(), str(path))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.split(".")[0] for name in names}
 
 
 def _compiled(path: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,14 +12,21 @@ from typing import Annotated, Any
 
 import typer
 
+import wrt
 from wrt._cli import _answer_text, _look_up, _query, _script
 from wrt.errors import WrongQuery, WrtError
+
+RECORDABLE = {"torch", "tensorflow"}
 
 
 def ask(
     script: Annotated[Path, typer.Argument(help="A Python script; it runs once, to its end.")],
     query: Annotated[str, typer.Argument(help="What to differentiate by what, e.g. 'y[0] / model.fc.weight[:, 2]'.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script, after --.")] = None,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Record the run: TensorFlow, tensors filled in place, names within functions."),
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Also say how it was answered.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; what the script prints goes to stderr.")] = False,
 ) -> None:
@@ -29,12 +37,21 @@ def ask(
     try:
         question = _query.read(query)  # before the script: it may take long
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-            variables = _script.run(script, arguments or [])
-        answers = list(_named(_look_up.derivative(question, variables), str(question)))
+            left = _run(script, arguments or [], record)
+        answers = list(_named(_look_up.derivative(question, left), str(question)))
         print(json.dumps(_data(answers)) if as_json else _text(answers, explain))
     except WrtError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2 if isinstance(error, WrongQuery) else 1) from None
+
+
+def _run(script: Path, arguments: list[str], record: bool) -> _look_up.Left:
+    if not record:
+        return _look_up.Left(_script.run(script, arguments))
+    for name in sorted(RECORDABLE & _script.imports(script)):
+        importlib.import_module(name)  # what is to be recorded has to be there first
+    with wrt.record() as run:
+        return _look_up.Left(_script.run(script, arguments), run)
 
 
 def _named(answer: Any, name: str) -> Iterator[tuple[str, Any]]:

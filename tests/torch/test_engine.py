@@ -1,4 +1,4 @@
-"""Every kind of graph that PyTorch makes, asked whole, by element, by product, by both ways; nothing of the user's changes."""
+"""Every kind of graph that PyTorch makes, asked in every way: the row loop is right, nothing changes."""
 
 import warnings
 from collections.abc import Callable
@@ -141,6 +141,9 @@ def weight_norm(device: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 def compiled(backend: str) -> Callable[[str], tuple[torch.Tensor, torch.Tensor]]:
     def make(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # compiling starts tqdm's watchdog, a thread that would stay
         torch.manual_seed(1)
         module = layers(nn.Linear(3, 4), nn.Tanh(), device=device)
         torch._dynamo.reset()
@@ -292,7 +295,7 @@ def test_autocast_is_neither_needed_nor_disturbed(device: str) -> None:
 def test_dropout_keeps_the_mask_of_the_run() -> None:
     x = input_(50)
     y = nn.functional.dropout(x, 0.5) ** 2
-    agree((d(y) / d(x)).value, torch.diag((2 * y.detach() / x.detach())))
+    agree((d(y) / d(x)).value, torch.diag(2 * y.detach() / x.detach()))
 
 
 def test_a_real_question_about_an_overlapping_view_taken_afterwards() -> None:

@@ -8,7 +8,7 @@ from wrt._core.index import Elements, Shape
 from wrt._core.value import Side, Value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Ask:
     """`d(y)[rows] / d(x)[columns]`: the block of the Jacobian between `rows` of y and the elements of `x`."""
 

@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Elements:
     listed: Positions | None = field(default=None, compare=False)
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def all(cls, shape: Shape) -> Elements:
         return cls(shape, shape, 0, row_major(shape))
 
@@ -60,6 +62,11 @@ class Elements:
         return all(a == b for a, b, n in zip(self.strides, wanted, self.shape, strict=True) if n != 1)
 
     @property
+    def first(self) -> int:
+        """The flat position of the first element."""
+        return self.offset if self.listed is None else int(self.listed[0])
+
+    @property
     def positions(self) -> Positions:
         """Flat positions, one after another."""
         if self.listed is not None:
@@ -79,9 +86,17 @@ class Elements:
     def pick(self, index: Any) -> Elements:
         """Narrow the selection as NumPy would."""
         items = index if type(index) is tuple else (index,)
+        if self.listed is None and len(items) == len(self.shape) and all(type(item) is int for item in items):
+            return self._pick_one(items)
         if self.listed is None and all(_is_basic(item) for item in items):
             return self._pick_basic(items)
         return self._pick_any(tuple(native_index(item) for item in items))
+
+    def _pick_one(self, items: tuple[int, ...]) -> Elements:
+        offset = self.offset
+        for axis, (item, length, stride) in enumerate(zip(items, self.shape, self.strides, strict=True)):
+            offset += _checked(item, axis, length, self.shape) * stride
+        return Elements(self.of, (), offset)
 
     def _pick_basic(self, items: tuple[Any, ...]) -> Elements:
         offset = self.offset

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from wrt._core.protocol import Record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Value:
     """One tensor at one moment of one run; an in-place write makes another Value of the same buffer.
 
@@ -30,7 +30,7 @@ class Value:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Part:
     """Elements of one Value, and where they stand in the flattened selection (`into` None: all of it, in order).
 
@@ -44,7 +44,7 @@ class Part:
     component: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Side:
     """What the question is about on one side: a shape, and the parts that fill it.
 

@@ -16,6 +16,7 @@ from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
+from wrt._run.row import plain_row
 from wrt.errors import NotATensor, WrongShape
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ class Derivative:
                 self._answer = further.answer(self._y, self.rows, self._sides)
             elif self._entries is not None:
                 self._answer = self._entries_answer()
+            elif self._shared is None and self.rows.size == 1 and (row := plain_row(self.ask)) is not None:
+                self._answer = execute.Answer(row[0], True, row[1])
             else:
                 shared, place = self._shared or (None, 0)
                 together = None if shared is None else shared.take(place)
@@ -190,10 +193,15 @@ class Derivative:
             if self.order > 1:
                 found = arrays.take(arrays.reshape(self._whole(found), (-1,)), self._entries.positions, 0)
             return arrays.reshape(found, self.shape)
-        return arrays.reshape(self._whole(found), self.shape)
+        shape = self.shape
+        if not self._transposed and arrays.shape(found) == shape:
+            return found
+        return arrays.reshape(self._whole(found), shape)
 
     def _whole(self, found: Any) -> Any:
-        return self._y.record.backend.arrays.transpose(found) if self._transposed else found
+        if not self._transposed or self.rows.size == 1:  # a single row reads the same in both directions
+            return found
+        return self._y.record.backend.arrays.transpose(found)
 
     def numpy(self) -> npt.NDArray[Any]:
         """The answer as a NumPy array."""

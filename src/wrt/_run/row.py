@@ -18,7 +18,7 @@ ENGINE = Certificate("engine")
 
 
 def plain_row(ask: Ask) -> tuple[Array, Report] | None:
-    """The row in x's own shape, or its elements asked for as (1, n), and what ran; None where more is to be looked at."""
+    """The row in x's own shape, or its elements as (1, n), and what ran; None where more has to be looked at."""
     y, parts = ask.y, ask.x.parts
     part = parts[0]
     x = part.value

@@ -31,8 +31,8 @@ DOUBLE_BACKWARD = "double backward"
 class TorchLinear:
     """The derivative of one edge with respect to others; double backward is set up once, at the first push."""
 
-    pull_rungs = (VMAP, BATCHED, ONE_BY_ONE)
-    push_rungs = (DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
+    pull_rungs: tuple[str, ...] = (VMAP, BATCHED, ONE_BY_ONE)
+    push_rungs: tuple[str, ...] = (DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
 
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
@@ -69,22 +69,10 @@ class TorchLinear:
         return [_dense(g) for g in pulled]
 
     def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
-        reached: list[int] = []
-
-        def one(seed: Tensor) -> tuple[Tensor, ...]:
-            pulled = torch.autograd.grad([self.out], self.ins, [seed], retain_graph=True, allow_unused=True)
-            reached[:] = [k for k, g in enumerate(pulled) if g is not None]
-            return tuple(pulled[k] for k in reached)
-
         try:
-            with compat.silent_vmap():
-                batches = torch.func.vmap(one)(seeds)
+            return compat.batched(lambda seed: compat.pull(self.out, self.ins, seed), seeds)
         except Exception as error:
             raise CannotBatch(_first_line(error)) from error
-        result: list[Tensor | None] = [None] * len(self.ins)
-        for k, batch in zip(reached, batches, strict=True):
-            result[k] = batch
-        return result
 
     def _pull_batched(self, seeds: Tensor) -> list[Tensor | None]:
         try:
@@ -120,8 +108,9 @@ class TorchLinear:
                 if columns[0].shape[0] == 1:
                     return one(*(t[0] for t in columns)).unsqueeze(0).detach()
                 if rung == DOUBLE_BACKWARD:
-                    with compat.silent_vmap():
-                        return torch.func.vmap(one)(*columns).detach()
+                    (pushed,) = compat.batched(lambda *each: (one(*each),), *columns)
+                    assert pushed is not None
+                    return pushed.detach()
                 return torch.stack([one(*each) for each in zip(*columns, strict=True)]).detach()
             except CannotBatch:
                 raise

@@ -39,8 +39,10 @@ class JaxBackend:
             return None
         return leaves, lambda answers: jax.tree.unflatten(structure, answers)
 
-    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-        """Run f once and remember every operation."""
+    def trace(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
+    ) -> Recording:
+        """Run f once and remember every operation; numbers are computed again when asked for, with or without `values`."""
         record = JaxRecord(self)
         record.run(f, args, kwargs)
         return record

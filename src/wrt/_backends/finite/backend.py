@@ -1,0 +1,50 @@
+"""NumPy functions by central differences: the reference backend, asked for by name and never chosen for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from wrt._backends.finite.arrays import NumpyArrays
+from wrt._backends.finite.record import CAPABILITIES, FiniteRecord
+from wrt._core.protocol import Arrays, Recording
+from wrt._core.value import Value
+from wrt.errors import EngineRefused, NotATensor
+
+
+class FiniteBackend:
+    name = "finite"
+    arrays: Arrays = NumpyArrays()
+
+    def owns(self, obj: Any) -> bool:
+        return isinstance(obj, np.ndarray)
+
+    def lift(self, obj: Any) -> Value:
+        raise NotATensor(
+            "d() of a NumPy array",
+            "NumPy keeps no history, and nothing can be differentiated through it",
+            "compute it with torch, TensorFlow or JAX",
+        )
+
+    def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
+        return None
+
+    def trace(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
+    ) -> Recording:
+        return FiniteRecord(self, f, args, kwargs)
+
+    def record(self, **options: Any) -> AbstractContextManager[Recording]:
+        raise EngineRefused("`with wrt.record():` cannot see NumPy", CAPABILITIES["record"], "write a function")
+
+    def tap(self, name: str, tensor: Any, frame: Any) -> None:
+        """Nothing is recorded between the ends."""
+
+    def capabilities(self) -> dict[str, str]:
+        return dict(CAPABILITIES)
+
+
+BACKEND = FiniteBackend()

@@ -200,8 +200,10 @@ class Backend(Protocol):
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The tensors of a model or a container, and how to put answers in their places; None for a tensor."""
 
-    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
-        """Run f once, for real, and remember the run."""
+    def trace(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
+    ) -> Recording:
+        """Run f once, for real, and remember the run; `values` keeps every number of it."""
 
     def record(self, **options: Any) -> AbstractContextManager[Recording]:
         """The same around a block of the user's code; a framework that cannot says so under "record" in capabilities."""

@@ -139,8 +139,8 @@ class Trace:
         return f"Trace  {len(self.names)} names, {len(graph)} operations ({graph.framework})"
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Trace:
-    """Run f once, for real, and remember it: names, lines, writes, cuts.
+def trace(f: Callable[..., Any], *args: Any, values: bool = False, **kwargs: Any) -> Trace:
+    """Run f once, for real, and remember it: names, lines, writes, cuts; with `values` also every number.
 
     >>> import torch
     >>> def f(x):
@@ -152,7 +152,7 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Trace:
     12.0
     """
     backend = _backend_for(f, args, kwargs)
-    recording = backend.trace(f, args, kwargs)
+    recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
     return Trace({backend.name: recording})
 
 

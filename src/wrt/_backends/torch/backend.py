@@ -12,13 +12,14 @@ from torch.utils import _pytree as pytree
 from wrt._backends.torch import compat, record
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
+from wrt._core.protocol import Arrays
 from wrt._core.value import Value
 from wrt.errors import NotDifferentiable, NotRecorded
 
 
 class TorchBackend:
     name = "torch"
-    arrays = TorchArrays()
+    arrays: Arrays = TorchArrays()
 
     def __init__(self) -> None:
         self.live = LiveRecord(self)
@@ -62,8 +63,10 @@ class TorchBackend:
             return None
         return leaves, lambda answers: pytree.tree_unflatten(answers, structure)
 
-    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> record.TorchRecording:
-        return record.trace(self, f, args, kwargs)
+    def trace(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
+    ) -> record.TorchRecording:
+        return record.trace(self, f, args, kwargs, values=values)
 
     def record(self, **options: Any) -> AbstractContextManager[record.TorchRecording]:
         return record.recording(self, **options)

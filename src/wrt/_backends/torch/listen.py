@@ -17,8 +17,10 @@ from torch.overrides import TorchFunctionMode
 from wrt._backends.torch import compat, twins
 from wrt._backends.torch.buffers import Buffer, geometry, pattern_of
 from wrt._backends.torch.kinds import (
+    KINKED,
     PLAIN,
     REFUSALS,
+    REMEMBERED,
     UNDIFFERENTIABLE_INPUTS,
     VERBATIM,
     name_of,
@@ -44,7 +46,7 @@ class Made(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One call: what, from which values to which, in which line, with gradients on or off.
+    """One call: what, from which values to which, in which line, with gradients on (`off` is None) or off.
 
     While recording these are noted as bare tuples, in this order; `Listener.operation(k)` reads one.
     """
@@ -54,7 +56,7 @@ class Operation(NamedTuple):
     inputs: list[int]
     outputs: list[int]
     spot: Spot | None
-    enabled: bool
+    off: tuple[str, str] | None  # gradients were off: how, and the library function the user's line had called
     module: str
     written: tuple[tuple[Buffer, int, int], ...]
 
@@ -69,10 +71,13 @@ class Listener(TorchFunctionMode):
         self.entries: dict[int, Entry] = {}
         self.buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
         self.written: dict[int, Buffer] = {}  # memory that was written in place; kept as long as the recording
-        self.saved = Saved()
+        self.saved = Saved(self.operations)
+        self.earlier: dict[int, int] = {}  # a value of a tensor -> the value it had before it was written
+        self.flags: list[tuple[int, int, bool]] = []  # operation, value, requires_grad from then on
+        self.kept: dict[int, tuple[Any, Any, Any]] = {}  # operation -> function and arguments, to be run again
         self.module = ""
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
-        self.keep: list[Tensor] | None = None  # every value itself, where the user asked for values
+        self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
 
     # ---------------------------------------------------------------- the hot path
 
@@ -127,13 +132,36 @@ class Listener(TorchFunctionMode):
             entry = known.get(id(result))
             if entry is None or entry() is not result:
                 entry = self._meet(result, len(self.operations))
+            elif entry.operation is None and entry not in entries:
+                entry.met_inside(result, len(self.operations))
             outputs = [entry.number]
         else:
-            outputs = self._outputs(result)
+            outputs = self._outputs(result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
-        self.operations.append((name, func, inputs, outputs, spot, enabled, self.module, written))
+        if name in REMEMBERED:
+            self._remember(name, func, args, kwargs, entries, outputs)
+        off = None if enabled else _off(frame)
+        self.operations.append((name, func, inputs, outputs, spot, off, self.module, written))
         return result
+
+    def _remember(
+        self, name: str, func: Any, args: Any, kwargs: Any, entries: list[Entry], outputs: list[int]
+    ) -> None:
+        """What `why` will need and nothing else tells: changed flags, numbers under a kink."""
+        number = len(self.operations)
+        if name in KINKED:
+            self.kept[number] = (func, self.saved.boxed(args), self.saved.boxed(kwargs))
+            return
+        tensor = entries[0]() if entries else None
+        if tensor is None:
+            return
+        if name in ("detach_", "data="):  # another value, although no version counter says so
+            entries[0].shadow = entries[0].buffer = None
+            self._renumber(tensor, entries[0], number)
+            outputs[:] = [entries[0].number]
+        else:
+            self.flags.append((number, entries[0].number, tensor.requires_grad))
 
     # ---------------------------------------------------------------- tensors and values
 
@@ -157,7 +185,7 @@ class Listener(TorchFunctionMode):
         if self.written:
             self._refresh(tensor, entry)
         if self.keep is not None:
-            self.keep.append(tensor.detach().clone())
+            self.keep[entry.number] = tensor.detach().clone()
         return entry
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
@@ -173,7 +201,7 @@ class Listener(TorchFunctionMode):
             since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
             self._renumber(tensor, entry, len(self.operations))
             last = buffer.versions[-1].spot
-            self.operations.append(("alias", None, since, [entry.number], last, True, self.module, ()))
+            self.operations.append(("alias", None, since, [entry.number], last, None, self.module, ()))
             entry.stamp = buffer.writes
 
     def _renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
@@ -181,14 +209,15 @@ class Listener(TorchFunctionMode):
         self.values[entry.number] = Made(
             entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad
         )
+        self.earlier[len(self.values)] = entry.number
         entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
         holder = entry.shadow if entry.shadow is not None else tensor
         entry.node, entry.output = holder.grad_fn, holder.output_nr
         self.values.append(entry)
         if self.keep is not None:
-            self.keep.append(tensor.detach().clone())
+            self.keep[entry.number] = tensor.detach().clone()
 
-    def _outputs(self, result: Any) -> list[int]:
+    def _outputs(self, result: Any, given: list[Entry]) -> list[int]:
         if not isinstance(result, (tuple, list)):
             return []
         found = []
@@ -197,6 +226,8 @@ class Listener(TorchFunctionMode):
                 entry = self.entries.get(id(item))
                 if entry is None or entry() is not item:
                     entry = self._meet(item, len(self.operations))
+                elif entry.operation is None and entry not in given:
+                    entry.met_inside(item, len(self.operations))
                 found.append(entry.number)
         return found
 
@@ -411,3 +442,11 @@ def _spot(frame: FrameType | None) -> Spot | None:
         frame = frame.f_back
     return None
 
+
+def _off(frame: FrameType | None) -> tuple[str, str]:
+    """How gradients are switched off, and which library function the user's line had called."""
+    called = ""
+    while frame is not None and not user_files[frame.f_code.co_filename]:
+        called = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
+        frame = frame.f_back
+    return ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad"), called

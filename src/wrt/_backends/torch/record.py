@@ -51,6 +51,7 @@ class TorchRecording(LiveRecord):
         self.running = False
         self.held: Any = None
         self.alive: list[Any] = []
+        self.kept: dict[int, Tensor] = {}
         self._graph: Graph | None = None
         self._lines: tuple[int, dict[Any, int]] | None = None
 
@@ -248,8 +249,8 @@ class TorchRecording(LiveRecord):
 
     def value(self, value: Value) -> Any:
         entry = getattr(value.key, "entry", None)
-        if entry is not None and self.listener.keep is not None:
-            return self.listener.keep[entry.number]
+        if entry is not None and entry.number in self.kept:
+            return self.kept[entry.number]
         tensor = value.key.tensor()
         if tensor is None:
             raise NotRecorded(
@@ -286,7 +287,7 @@ _KEPT: dict[int, tuple[TorchRecording, int]] = {}
 
 
 def _keep_while_used(record: TorchRecording) -> None:
-    """`with wrt.record():` without a name: the recording lives as long as a tensor that has a name in it."""
+    """`with wrt.record():` without a name: the recording lives as long as a tensor that it saw made and named."""
     key = id(record)
 
     def gone(_: object) -> None:
@@ -294,8 +295,8 @@ def _keep_while_used(record: TorchRecording) -> None:
         if left > 1:
             _KEPT[key] = (held, left - 1)
 
-    alive = [tensor for entry in record.names.objects() if (tensor := entry()) is not None]
-    watched = [tensor for tensor in alive if not isinstance(tensor, torch.nn.Parameter)]
+    made = [entry for entry in record.names.objects() if entry.operation is not None]
+    watched = [tensor for entry in made if (tensor := entry()) is not None]
     record.alive = [weakref.ref(tensor, gone) for tensor in watched]
     if watched:
         _KEPT[key] = (record, len(watched))
@@ -319,10 +320,15 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
     record = TorchRecording(backend)
     record.started = next(_COUNT)
     record.thread = threading.get_ident()
+    outer = _running()
+    if outer is not None:  # one listener a thread: an inner recording has names of its own and shares the rest
+        record.listener, record.paths = outer.listener, outer.paths
     listener = record.listener
-    listener.keep = [] if values else None
+    keep_before = listener.keep
+    if values:
+        listener.keep = record.kept if keep_before is None else keep_before
+    record.kept = {} if listener.keep is None else listener.keep
     RECORDINGS.add(record)
-
     weakly = weakref.ref(record)  # the watcher outlives the block by a garbage collection; the recording must not
 
     def bound(binding: Binding) -> None:
@@ -333,24 +339,40 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
             held.names.add(binding)
 
     with ExitStack() as stack:
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(listener.saved.pack, listener.saved.unpack))
-        if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
-        stack.enter_context(functions.followed(listener))
-        stack.enter_context(checkpoints.kept_open())
-        stack.enter_context(listener)
+        if outer is None:
+            _listen(stack, record)
         watched_before = sys.gettrace()
         stack.enter_context(Watcher(_is_tensor, bound))
-        listener.tracer = sys.gettrace() if watched_before is None else None
+        if outer is None:
+            listener.tracer = sys.gettrace() if watched_before is None else None
         record.running = True
         try:
             yield record
         finally:
             record.running = False
+            listener.keep = keep_before
             record.name_the_rest(user_frame(sys._getframe(1)))
-            listener.let_go()
+            if outer is None:
+                listener.let_go()
             _keep_while_used(record)
+
+
+def _running() -> TorchRecording | None:
+    """The recording that this thread is in."""
+    here = [r for r in RECORDINGS if r.running and r.thread == threading.get_ident()]
+    return max(here, key=lambda r: r.started) if here else None
+
+
+def _listen(stack: ExitStack, record: TorchRecording) -> None:
+    """Put everything in place that notes what happens; the stack takes it away again."""
+    listener = record.listener
+    stack.enter_context(torch.autograd.graph.saved_tensors_hooks(listener.saved.pack, listener.saved.unpack))
+    if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+    stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
+    stack.enter_context(functions.followed(listener))
+    stack.enter_context(checkpoints.kept_open())
+    stack.enter_context(listener)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -46,6 +46,11 @@ class Entry(weakref.ref[torch.Tensor]):
     def __eq__(self, other: object) -> bool:
         return self is other  # not the tensors' own comparison
 
+    def met_inside(self, tensor: Tensor, operation: int) -> None:
+        """It was seen (bound to a name) inside the operation that gives it only now its place in the graph."""
+        self.node, self.output = tensor.grad_fn, tensor.output_nr
+        self.operation, self.requires_grad = operation, tensor.requires_grad
+
     @property
     def followed(self) -> bool:
         """Whether it can have a derivative at all."""

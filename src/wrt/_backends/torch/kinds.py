@@ -16,10 +16,10 @@ _PROPERTIES = (
 ).split()
 _METHODS = (
     "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous element_size "
-    "data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ type get_device "
-    "_is_view has_names is_same_size is_set_to is_pinned is_shared register_hook retain_grad "
+    "data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ get_device "
+    "_is_view has_names is_same_size is_set_to is_pinned is_shared retain_grad "
     "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim "
-    "_nnz is_coalesced __reduce_ex__ __deepcopy__ __cuda_array_interface__ __array_wrap__"
+    "_nnz is_coalesced __reduce_ex__ __cuda_array_interface__ __array_wrap__"
 ).split()
 
 
@@ -51,9 +51,15 @@ VERBATIM = frozenset(
     "detach detach_ data item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ __contains__ "
     "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ _make_subclass "
     "is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ set_grad_enabled "
-    "_set_grad_enabled manual_seed save".split()
+    "_set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= autograd.grad".split()
 )
 """Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
+
+KINKED = frozenset("max min maximum minimum fmax fmin amax amin abs absolute".split())
+"""Functions with a kink or a tie: their arguments are kept (copied only if overwritten), to look at both sides of it."""
+
+REMEMBERED = KINKED | {"detach_", "data=", "requires_grad_", "requires_grad="}
+"""Calls of which more than inputs and outputs is noted."""
 
 LEAVES_TENSORS = frozenset(
     "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose equal "
@@ -81,6 +87,8 @@ REFUSALS = (
 def name_of(func: Any) -> str:
     """The function as the user would say it: `tanh`, `__setitem__`, `data` for the getter of a property."""
     name = getattr(func, "__name__", str(func))
+    if func is torch.autograd.grad:
+        return "autograd.grad"  # not the property `.grad`
     if name in ("__get__", "__set__", "__delete__"):
         owner = getattr(func, "__self__", None)
         name = getattr(owner, "__name__", name) + ("=" if name == "__set__" else "")

@@ -7,6 +7,8 @@ box; just before a write, the boxes on that memory take a copy. Nothing is copie
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sized
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,22 +16,32 @@ Tensor = torch.Tensor
 
 
 class Box:
-    """One tensor that some backward needs."""
+    """One tensor that some backward needs, saved while an operation ran (`operation`: its number)."""
 
-    __slots__ = ("__weakref__", "tensor")
+    __slots__ = ("__weakref__", "operation", "tensor")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, operation: int) -> None:
         self.tensor = tensor
+        self.operation = operation
+
+
+class Overwritten(NamedTuple):
+    """What torch alone would refuse: a saved tensor that was written over, by the operation of this number."""
+
+    box: weakref.ref[Box]
+    operation: int
 
 
 class Saved:
     """The boxes of a recording, by the memory they lie on."""
 
-    def __init__(self) -> None:
+    def __init__(self, operations: Sized = ()) -> None:
+        self._operations = operations
+        self.overwritten: list[Overwritten] = []
         self._boxes: dict[int, list[weakref.ref[Box]]] = {}
 
     def pack(self, tensor: Tensor) -> Box:
-        box = Box(tensor.detach())
+        box = Box(tensor.detach(), len(self._operations))
         if tensor.layout != torch.strided:
             return box  # no memory of its own that could be written in place
         where = tensor.untyped_storage()._cdata
@@ -50,3 +62,27 @@ class Saved:
             box = reference()
             if box is not None:
                 box.tensor = box.tensor.clone()
+                self.overwritten.append(Overwritten(reference, len(self._operations)))
+
+    def boxed(self, args: Any) -> Any:
+        """Arguments of a call with a box in the place of every tensor; `opened` gives them back."""
+        if isinstance(args, Tensor):
+            box = self.pack(args)
+            box.operation = -1  # no backward needs it
+            return box
+        if isinstance(args, dict):
+            return {key: self.boxed(arg) for key, arg in args.items()}
+        if type(args) in (list, tuple):
+            return type(args)(self.boxed(arg) for arg in args)
+        return args
+
+
+def opened(args: Any) -> Any:
+    """Boxed arguments with their tensors, as they were when the call was made."""
+    if isinstance(args, Box):
+        return args.tensor
+    if isinstance(args, dict):
+        return {key: opened(arg) for key, arg in args.items()}
+    if type(args) in (list, tuple):
+        return type(args)(opened(arg) for arg in args)
+    return args

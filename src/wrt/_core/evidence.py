@@ -1,0 +1,88 @@
+"""What `why` and `check` may ask of a recorded run beyond its graph: events, flags, numbers, one operation run again.
+
+All numbers are NumPy arrays in double precision: a diagnosis looks at few of them, and must not depend on a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.graph import Graph, Node
+from wrt._core.where import Where
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of state that is no operation: a backward, an optimizer built, a tape closed.
+
+    `at` is the number of operations that ran before it, `values` the tensors it is about, `words` whatever its kind needs.
+    """
+
+    kind: str
+    at: int
+    where: Where | None = None
+    values: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One operation, to be run again on other numbers: `inputs` as they were, and `run(inputs) -> outputs`.
+
+    `numbers[k]` is the recorded tensor behind input k. `custom` names a derivative rule that somebody wrote by hand,
+    with the line where that rule returns.
+    """
+
+    inputs: tuple[Numbers, ...]
+    numbers: tuple[int, ...]
+    run: Any
+    custom: str = ""
+    rule: Where | None = None
+    precision: float = 2.3e-16
+
+
+class Evidence(Protocol):
+    """One recorded run under examination."""
+
+    graph: Graph
+    events: Sequence[Event]
+
+    def moments(self, tensor: int) -> list[int]:
+        """The values one tensor object has had, the latest first: a write in place gives it a new one."""
+
+    def starts(self, tensor: int) -> int | None:
+        """The operation before which the user's own engine began to follow this tensor; None if it never did."""
+
+    def passes(self, node: Node, output: int) -> bool:
+        """Whether, in the user's own run, a gradient passes from the inputs of an operation to this output."""
+
+    def off(self, node: Node) -> str:
+        """Why gradients were switched off while it ran: "no_grad", "inference_mode", "tape_closed", or ""."""
+
+    def via(self, node: Node) -> str:
+        """The library function that the user's line called, where the operation came from inside one: `norm`, `sample`."""
+
+    def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
+        """The gradient of sum(seed * y) with respect to every value on the way, by one pass of the engine."""
+
+    def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
+        """One operation's own pull, without anything around it: a cotangent for each of its inputs."""
+
+    def saved(self, node: Node) -> dict[str, Numbers]:
+        """Numbers that an operation kept for its backward, by the name it has for them."""
+
+    def again(self, node: Node) -> Again | None:
+        """An operation whose arguments were kept, to be run again."""
+
+    def gradient_attribute(self, tensor: int) -> Numbers | None:
+        """What the tensor's own `.grad` holds now."""
+
+    def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
+        """What the framework alone would have refused: (cause, culprit, evidence); a recording is more patient."""

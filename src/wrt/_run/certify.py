@@ -7,6 +7,10 @@ proves agreement with the engine's own backward; finite differences are another 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.protocol import Array, Linear, random_signs
@@ -19,12 +23,26 @@ SEED = 20_011
 def certify(ask: Ask, linear: Linear, answer: Array, report: Report) -> Certificate:
     """Compare a random combination of the answer's rows with one plain pull."""
     arrays = ask.y.record.backend.arrays
-    weights = random_signs(1, ask.m, SEED)
-    probe = arrays.from_numpy(weights, ask.y)  # (1, m)
-    seed = arrays.spread(ask.y, ask.rows.positions, probe)
-    expected = pull_columns(ask, linear, seed, linear.pull_rungs[-1])  # (1, n)
+    probe = arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
+    expected = pull_columns(ask, linear, seed_of(ask, probe), linear.pull_rungs[-1])  # (1, n)
     report.steps.append(Step("certificate", "pull", linear.pull_rungs[-1], passes_per_row(ask), passes_per_row(ask)))
     return compare(ask, probe, answer, expected)
+
+
+@lru_cache(maxsize=32)
+def signs(m: int) -> npt.NDArray[np.float64]:
+    """(1, m): the weights of the probe."""
+    made = random_signs(1, m, SEED)
+    made.setflags(write=False)
+    return made
+
+
+def seed_of(ask: Ask, weights: Array) -> Array:
+    """(k, m) weights of the rows that were asked for, as seeds of all of y."""
+    arrays = ask.y.record.backend.arrays
+    if ask.rows.everything:
+        return arrays.reshape(weights, (arrays.shape(weights)[0], *ask.y.shape))
+    return arrays.spread(ask.y, ask.rows.positions, weights)
 
 
 def passes_per_row(ask: Ask) -> int:
@@ -46,6 +64,10 @@ def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Ce
 def verdict(ask: Ask, got: Array, expected: Array, size: Array) -> Certificate:
     """The largest difference, relative to the size of what was summed."""
     arrays = ask.y.record.backend.arrays
+    scale = max(arrays.largest(size), arrays.largest(arrays.abs(expected)))
+    residual = arrays.largest(arrays.abs(got - expected))
+    if 0.0 < scale < math.inf and residual < math.inf:  # false for a NaN too
+        return Certificate("probe", residual / scale, tolerance(ask))
     comparable = arrays.finite_only(got, expected, size)
     if comparable is None:
         return Certificate("probe", 0.0, math.inf, "no finite entry to compare")

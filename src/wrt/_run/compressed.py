@@ -11,9 +11,9 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.pattern import NOBODY
 from wrt._core.plan import Compressed
-from wrt._core.protocol import Array, CannotBatch, random_signs
+from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
-from wrt._run.certify import SEED
+from wrt._run.certify import signs, verdict
 from wrt._run.sweeps import FEW, Sweeps
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _probe(ask: Ask, plan: Compressed) -> Array:
     if "probe" not in plan.kept:
         like = ask.y if plan.way == "pull" else ask.x.values[0]
         count = len(plan.compression.color)
-        plan.kept["probe"] = ask.y.record.backend.arrays.from_numpy(random_signs(1, count, SEED), like)
+        plan.kept["probe"] = ask.y.record.backend.arrays.from_numpy(signs(count), like)
     return plan.kept["probe"]
 
 
@@ -142,7 +142,7 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
     """The probe's weight of whoever owns each entry of the passes; 0 where nobody does."""
     if "weights" not in plan.kept:
         compression = plan.compression
-        line = random_signs(1, len(compression.color), SEED)[0]
+        line = signs(len(compression.color))[0]
         weights = np.where(compression.owner == NOBODY, 0.0, line[np.maximum(compression.owner, 0)])
         plan.kept["weights"] = ask.y.record.backend.arrays.from_numpy(weights, ask.x.values[0])
         free = np.flatnonzero(compression.owner.reshape(-1) == NOBODY)
@@ -162,13 +162,10 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certi
         stray = arrays.gather(arrays.reshape(found, (-1,)), plan.kept["free"])
         if not arrays.all_finite(stray) or arrays.largest(arrays.abs(stray)) > 0:
             return Certificate("probe", math.inf, tolerance, "an entry outside the pattern is not zero")
-    comparable = arrays.finite_only(got, expected, size)
-    if comparable is None:
+    held = verdict(ask, got, expected, size)
+    if held.tolerance == math.inf:
         return Certificate("probe", math.inf, tolerance, "no finite entry to compare")
-    got, expected, size = comparable
-    scale = max(arrays.largest(size), arrays.largest(arrays.abs(expected)))
-    residual = arrays.largest(arrays.abs(got - expected)) / scale if scale else 0.0
-    return Certificate("probe", residual, tolerance)
+    return Certificate("probe", held.residual, tolerance)
 
 
 def guess_tolerance(ask: Ask) -> float:

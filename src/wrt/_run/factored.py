@@ -11,10 +11,10 @@ from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Elements
 from wrt._core.plan import Cut
-from wrt._core.protocol import Array, Linear, random_signs
+from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
-from wrt._run.certify import SEED, verdict
+from wrt._run.certify import seed_of, signs, verdict
 from wrt._run.columns import pull_columns
 
 Solve = Callable[[Ask, Report], Array | None]
@@ -72,9 +72,9 @@ def _flat(value: Value) -> Elements:
 def _certificate(ask: Ask, linear: Linear, last: Array, first: Array, report: Report) -> Certificate:
     """u @ J2 @ J1 next to one plain pull of u."""
     arrays = ask.y.record.backend.arrays
-    probe = arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y)  # (1, m)
+    probe = arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
     rung = linear.pull_rungs[-1]
-    expected = pull_columns(ask, linear, arrays.spread(ask.y, ask.rows.positions, probe), rung)  # (1, n)
+    expected = pull_columns(ask, linear, seed_of(ask, probe), rung)  # (1, n)
     report.steps.append(Step("certificate", "pull", rung, 1, 1))
     probe = arrays.cast_like(probe, last)
     got = arrays.matmul(arrays.matmul(probe, last), first)

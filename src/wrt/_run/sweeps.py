@@ -8,6 +8,7 @@ from wrt._core.ask import Ask
 from wrt._core.pattern import Way
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
+from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, spread_tangents
 
@@ -59,11 +60,7 @@ class Sweeps:
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
         count = arrays.shape(weights)[0]
         if way == "pull":
-            if ask.rows.everything:
-                seeds = arrays.reshape(weights, (count, *ask.y.shape))
-            else:
-                seeds = arrays.spread(ask.y, ask.rows.positions, weights)
-            return pull_columns(ask, self.linear, seeds, rung)
+            return pull_columns(ask, self.linear, seed_of(ask, weights), rung)
         pushed = self.linear.push(spread_tangents(ask, weights), rung)
         if pushed is None:
             return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wrt._core.ask import Ask
 from wrt._core.pattern import Way
-from wrt._core.protocol import Array, Linear, random_signs
+from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
-from wrt._run.certify import SEED, passes_per_row, verdict
+from wrt._run.certify import passes_per_row, seed_of, signs, verdict
 from wrt._run.columns import pull_columns
 
 
@@ -17,7 +17,7 @@ class Tally:
         self.ask = ask
         self.way = way
         self.arrays = ask.y.record.backend.arrays
-        self.probe = self.arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y)  # (1, m)
+        self.probe = self.arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
         self.got: list[Array] = []
         self.size: list[Array] = []
 
@@ -38,7 +38,7 @@ class Tally:
         """Compare with one plain pull."""
         arrays, ask = self.arrays, self.ask
         rung = linear.pull_rungs[-1]
-        expected = pull_columns(ask, linear, arrays.spread(ask.y, ask.rows.positions, self.probe), rung)  # (1, n)
+        expected = pull_columns(ask, linear, seed_of(ask, self.probe), rung)  # (1, n)
         report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask)))
         got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
         return verdict(ask, got, got * 0 if expected is None else expected, size)

@@ -167,7 +167,9 @@ def follow_retain_grad() -> None:
             _remember(candidate)
 
 
-def batched(function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor) -> list[torch.Tensor | None]:
+def batched(
+    function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor
+) -> list[torch.Tensor | None]:
     """`torch.func.vmap` over the first axis, without its handling of trees, which takes longer than a small pass."""
     count = batches[0].shape[0]
     if _batching is None:
@@ -197,8 +199,8 @@ def _by_public_vmap(
     return [next(found) if there else None for there in reached]
 
 
-_NEEDED = ("lazy_load_decompositions", "_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim")
 # so since torch 2.1, and in 2.13
+_NEEDED = ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim")
 _batching: Any = torch._functorch.vmap if all(hasattr(torch._functorch.vmap, name) for name in _NEEDED) else None
 
 

@@ -24,15 +24,16 @@ def demo(
     from wrt._cli.demo.questions import TOPICS
 
     started = time.perf_counter()
+    console = Console(highlight=False)
     names = [framework] if framework else answer.frameworks()
-    outcomes = [one for name in names for one in answer.outcomes(name, only)]
+    with console.status(f"asking {' and '.join(names)}"):  # on a terminal only
+        outcomes = answer.everywhere(names, only)
     if not outcomes:
         print(f"no question matches: number {only or 'any'}, framework {framework or 'any'}")
         raise typer.Exit(2)
     if as_json:
         print(json.dumps([answer.as_data(one) for one in outcomes]))
     else:
-        console = Console(highlight=False)
         page.show(console, TOPICS, outcomes)
         console.print(page.verdict(outcomes, time.perf_counter() - started))
     raise typer.Exit(0 if all(outcomes) else 1)

@@ -11,6 +11,8 @@ import json
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -41,6 +43,14 @@ def missing(framework: str) -> str:
     if importlib.util.find_spec(framework) is None:
         return f"{framework} is not installed here; pip install 'wrt[{framework}]' and run the demo again"
     return ""
+
+
+def everywhere(names: Sequence[str], only: str = "") -> list[Outcome]:
+    """What all of these answered; processes of their own run beside this one."""
+    with ThreadPoolExecutor(max_workers=len(names)) as pool:
+        apart = {name: pool.submit(outcomes, name, only) for name in names if name != HERE}
+        here = outcomes(HERE, only) if HERE in names else []
+        return here + [one for waiting in apart.values() for one in waiting.result()]
 
 
 def outcomes(framework: str, only: str = "") -> list[Outcome]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.frame_names import visible_tensors
 from wrt._core.observer import Observer
 from wrt._core.watch import Watcher
 from wrt._core.watch_settrace import SettraceWatch
@@ -464,6 +465,14 @@ def test_a_huge_namespace_costs_nothing(watching):
     assert asked["times"] < 200
 
 
+def test_names_that_meant_a_tensor_before_the_block():
+    x, unused, n = box(1), box(2), 3
+    seen = visible_tensors(sys._getframe(), is_box)
+    assert list(seen) == ["x"]
+    assert seen["x"] is x
+    assert n == 3
+
+
 # Where
 
 
@@ -576,6 +585,27 @@ def test_no_tensor_is_kept_alive():
         outs.clear()
         gone.append(reference() is None)
     assert gone == [True]
+
+
+def test_nothing_of_a_watch_waits_for_the_garbage_collector():
+    class Listener:
+        def __call__(self, binding): ...
+
+    def work(x):
+        outs = []
+        outs.append(x + 1)
+        return [y + 1 for y in outs]
+
+    gc.disable()
+    try:
+        listener = Listener()
+        with Watcher(is_box, listener):
+            work(box(1))
+        gone = weakref.ref(listener)
+        del listener
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # Company

@@ -28,7 +28,7 @@ class FrameNames:
     def __init__(self, observer: Observer, code: CodeType) -> None:
         self.observer = observer
         self.code = code
-        self.function = observer.functions(code)
+        self.function = observer.function(code)
         self.lines = self.function.stores.lines
         self.pending: Look | None = None
         self.seen: dict[str, Reference] = {}
@@ -36,17 +36,24 @@ class FrameNames:
         self.unsure: set[int] | None = None  # for a frame that was running before: lines entered since
 
     def called(self, frame: FrameType) -> None:
-        """The frame starts: report its arguments."""
-        names = self.function.stores.arguments
+        """The frame starts: report its arguments.
+
+        Weights go into the same function again and again: what it was called with the last time is not news, unless the
+        name has meant something else in between.
+        """
+        names, last_call = self.function.stores.arguments, self.function.arguments
         if names:
-            scope, kinds, offset = frame.f_locals, self.observer.kinds, frame.f_lasti
+            scope, kinds, last = frame.f_locals, self.observer.kinds, self.observer.last
             for name in names:
                 value = scope.get(name)  # one that an inner function shares is not there before its cell is made
                 kind = kinds.get(type(value))
                 if kind is TENSOR:
-                    self._argument(name, value, offset)
+                    known = last_call.get(name)
+                    if known is None or last.get(name) is not known or known() is not value:
+                        known = last_call[name] = self.observer.report(name, value, self.code, frame.f_lasti)
+                    self.seen[name] = known
                 elif kind is not NEITHER:
-                    self._argument_container(name, value, offset)
+                    self._argument_container(name, value, frame.f_lasti)
 
     def went_on(self, frame: FrameType) -> None:
         """The frame was running before we saw it: what was bound before is not news."""
@@ -123,6 +130,7 @@ class FrameNames:
             self._changed(store, value, scope)
 
     def _remember(self, frame: FrameType, look: Look) -> None:
+        """Look with nobody listening."""
         listening, self.observer = self.observer, Observer(self.observer.is_tensor, lambda binding: None)
         self.look(frame, look)
         self.observer = listening
@@ -141,14 +149,10 @@ class FrameNames:
         self.seen[label] = known
 
     def _argument(self, label: str, tensor: Any, offset: int) -> None:
-        """Weights go into the same function again and again: what it was called with the last time is not news, unless
-        the name has meant something else in between."""
-        last_call = self.function.arguments
-        known = last_call.get(label)
-        if known is not None and known() is tensor and self.observer.last.get(label) is known:
-            self.seen[label] = known
-        else:
-            self.seen[label] = last_call[label] = self.observer.report(label, tensor, self.code, offset)
+        known = self.function.arguments.get(label)
+        if known is None or self.observer.last.get(label) is not known or known() is not tensor:
+            known = self.function.arguments[label] = self.observer.report(label, tensor, self.code, offset)
+        self.seen[label] = known
 
     def _argument_container(self, name: str, value: Any, offset: int) -> None:
         if self.observer.kind_of(value) is not CONTAINER:
@@ -159,7 +163,8 @@ class FrameNames:
             self._count(name, length(value))
         else:
             self._fill(name, value, offset, self._argument)
-            if all(self.observer.kind_of(inner) is TENSOR for _, inner in items(value)):
+            # A tuple is made for the call; a list or a dict may be the same again.
+            if type(value) is not tuple and all(self.observer.kind_of(inner) is TENSOR for _, inner in items(value)):
                 last[name] = self.function.containers[name] = Contents(value)
 
     def _fill(self, label: str, container: Any, offset: int, sink: Sink, depth: int = DEPTH) -> None:
@@ -179,9 +184,12 @@ class FrameNames:
         self._value(f"{store.label}[{key!r}]", found, store.offset, self._bind, DEPTH - 1)
 
     def _appended(self, store: Store, container: list[Any]) -> None:
-        now, before = len(container), self._count(store.label, len(container))
+        now, label = len(container), store.label
+        before = self._count(label, now)
         for index in range(max(before if before < now else now - 1, now - ITEMS, 0), now):
-            self._value(f"{store.label}[{index}]", container[index], store.offset, self._bind, DEPTH - 1)
+            value = container[index]
+            if self.observer.kinds.get(type(value)) is not NEITHER:
+                self._value(f"{label}[{index}]", value, store.offset, self._bind, DEPTH - 1)
 
     def _count(self, label: str, now: int) -> int:
         """Note the length of a container, and return the one it had."""
@@ -199,11 +207,11 @@ class FrameNames:
 
 def visible_tensors(frame: FrameType, is_tensor: Callable[[Any], bool]) -> dict[str, Any]:
     """The tensors that the names in a frame's code mean now. Reads the code, not the namespace, which may be huge."""
-    found = {}
+    observer, scope, found = Observer(is_tensor, lambda binding: None), frame.f_locals, {}
     for name in sorted(stores_of(frame.f_code).loaded):
-        value = frame.f_locals.get(name, MISSING)
+        value = scope.get(name, MISSING)
         if value is MISSING:
-            value = frame.f_globals.get(name, None)
-        if is_tensor(value):
+            value = frame.f_globals.get(name)
+        if observer.kind_of(value) is TENSOR:
             found[name] = value
     return found

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from wrt._core.bindings import Binding
 from wrt._core.peek import ITEMS, container_type
-from wrt._core.per_code import PerCode
 from wrt._core.stores import Stores, stores_of
 
 Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
@@ -35,7 +34,13 @@ class Observer:
         self.count = 0
         self.kinds: dict[type, int] = {type(None): NEITHER}
         self.last: dict[str, object] = {}
-        self.functions: PerCode[Function] = PerCode(Function)
+        self.functions: dict[int, Function] = {}  # by the id of the code, which the function keeps alive
+
+    def function(self, code: CodeType) -> Function:
+        found = self.functions.get(id(code))
+        if found is None:
+            found = self.functions[id(code)] = Function(code)
+        return found
 
     def kind_of(self, value: Any) -> int:
         kind = self.kinds.get(type(value))
@@ -49,18 +54,23 @@ class Observer:
 
     def report(self, label: str, tensor: Any, code: CodeType, offset: int) -> Reference:
         """Tell the listener; what comes back recognizes the tensor later."""
-        self.last[label] = reference = refer(tensor)
-        self.count += 1
-        self.on_bind(Binding(label, tensor, code, offset, self.count))
+        try:
+            reference: Reference = weakref.ref(tensor)
+        except TypeError:  # `refer` itself would be one call more, for every binding of a run
+            reference = refer(tensor)
+        self.last[label] = reference
+        self.count = count = self.count + 1
+        self.on_bind(Binding(label, tensor, code, offset, count))
         return reference
 
 
 class Function:
     """What is known of one function: its stores, and what its arguments were in the last call."""
 
-    __slots__ = ("arguments", "containers", "stores")
+    __slots__ = ("arguments", "code", "containers", "stores")
 
     def __init__(self, code: CodeType) -> None:
+        self.code = code
         self.stores: Stores = stores_of(code)
         self.arguments: dict[str, Reference] = {}
         self.containers: dict[str, Contents] = {}

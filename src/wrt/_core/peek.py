@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from inspect import CO_OPTIMIZED
 from itertools import islice
-from types import MemberDescriptorType
+from types import FrameType, MemberDescriptorType
 from typing import Any
+
+from wrt._core.where import user_frames
 
 MISSING: Any = object()
 ITEMS = 64
@@ -74,3 +78,16 @@ def _stored(value: Any, name: str) -> Any:
                 return None
     # Modules of the frameworks keep their tensors one dict deeper.
     return next((inner[name] for inner in own.values() if type(inner) is dict and name in inner), None)
+
+
+def forget_locals(frame: FrameType | None) -> None:
+    """Drop the copies of local variables that looking at frames left behind: they keep tensors alive after `del`.
+
+    Before Python 3.13 a function's `f_locals` is a copy that stays with its frame; emptied, it is made anew when next
+    asked for. To be called outside of trace functions, whose end writes that copy back.
+    """
+    if sys.version_info >= (3, 13):
+        return
+    for found in user_frames(frame):
+        if found.f_code.co_flags & CO_OPTIMIZED:
+            found.f_locals.clear()

@@ -12,6 +12,7 @@ from wrt import _backends
 from wrt._core.bindings import Bindings
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Shape
+from wrt._core.peek import forget_locals
 from wrt._core.protocol import Recording
 from wrt._core.value import Value
 from wrt._core.where import Where
@@ -181,7 +182,13 @@ def record(**options: Any) -> Iterator[Trace]:
                 "neither torch nor tensorflow is imported, and JAX has no block recording",
                 "import the framework first; in JAX write t = wrt.trace(f, x)",
             )
-        yield Trace(recordings)
+        t = Trace(recordings)
+        try:
+            yield t
+        finally:
+            del t, recordings, backend
+            stack.close()
+            forget_locals(sys._getframe(1))
 
 
 def tap(name: str, tensor: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import checkpoints, functions, modules
+from wrt._backends.torch import checkpoints, events, functions, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
 from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.listen import Listener
@@ -25,6 +25,7 @@ from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.tensors import Entry
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow
+from wrt._core.frame_names import visible_tensors
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.value import Part, Side, Value
@@ -41,6 +42,7 @@ class TorchRecording(LiveRecord):
     def __init__(self, backend: Any) -> None:
         super().__init__(backend)
         self.listener = Listener()
+        self.events = events.Events(self.listener)
         self.names = Bindings()
         self.paths = modules.ModulePaths()
         self.inputs: list[Any] = []
@@ -68,7 +70,7 @@ class TorchRecording(LiveRecord):
         """Names nobody bound during the run: variables from before it, and parameters by their paths."""
         named = {id(binding.object) for name in self.names for binding in self.names.all(name)}
         known = self.listener.entries
-        visible = [] if frame is None else [*frame.f_locals.items()]
+        visible = [] if frame is None else [*visible_tensors(frame, _is_tensor).items()]
         for root in self.paths.roots():
             visible += [(modules.without_wrappers(path), tensor) for path, tensor in root.named_parameters()]
         with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
@@ -322,7 +324,7 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
     record.thread = threading.get_ident()
     outer = _running()
     if outer is not None:  # one listener a thread: an inner recording has names of its own and shares the rest
-        record.listener, record.paths = outer.listener, outer.paths
+        record.listener, record.paths, record.events = outer.listener, outer.paths, outer.events
     listener = record.listener
     keep_before = listener.keep
     if values:
@@ -371,6 +373,7 @@ def _listen(stack: ExitStack, record: TorchRecording) -> None:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
     stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
     stack.enter_context(functions.followed(listener))
+    stack.enter_context(events.followed(record.events))
     stack.enter_context(checkpoints.kept_open())
     stack.enter_context(listener)
 

@@ -55,6 +55,15 @@ class Pick(torch.autograd.Function):
         return gradient, None
 
 
+class Careless(Pick):
+    """The same, but with the index where only tensors may be kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, index: int) -> torch.Tensor:
+        ctx.save_for_backward(x, index)
+        return x[index].clone()
+
+
 def custom_function() -> Iterator[Evidence]:
     x = leaf(5)
     expected = slopes(lambda x: 3 * x[2] + x.sum(), plain(x))
@@ -62,6 +71,11 @@ def custom_function() -> Iterator[Evidence]:
     yield asked("d(y) / d(x)[2]", d(y) / d(x)[2], expected[2], BY_DIFFERENCES, tolerance=ROUGH)
     y = 3 * Pick.apply(x, 2) + x.sum()
     yield asked("d(y) / d(x)", d(y) / d(x), expected, BY_DIFFERENCES, tolerance=ROUGH)
+    try:
+        Careless.apply(x, 2)
+        yield Shown("save_for_backward took an int", False)
+    except TypeError as error:
+        yield Shown(f"with the index in save_for_backward, torch says: {error}", True)
 
 
 def hidden_in_a_sum() -> Iterator[Evidence]:
@@ -114,8 +128,11 @@ def masked() -> Iterator[Evidence]:
     mask = torch.tensor([True, False, False, False, False])
     y = 2 * x[mask]
     yield asked("d(y)[0] / d(x)", d(y)[0] / d(x), [2, 0, 0, 0, 0], "by hand")
-    y = 2 * torch.masked_select(x, mask)
+    copy = torch.masked_select(x, mask)
+    y = 2 * copy
     yield asked("d(y)[0] / d(x)", d(y)[0] / d(x), [2, 0, 0, 0, 0], "by hand")
+    apart = copy.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    yield Shown("what masked_select gives lies in memory of its own", apart)
     whole = 2 * x
     yield asked("d(whole)[mask] / d(x)", d(whole)[mask] / d(x), [[2, 0, 0, 0, 0]], "by hand")
 

@@ -71,6 +71,24 @@ def edge_dtype(edge: GradientEdge) -> torch.dtype:
     return dtype
 
 
+def node_of(root: Any) -> Node | None:
+    """Where a backward from this tensor or edge starts."""
+    if isinstance(root, torch.Tensor):
+        edge = edge_of(root)
+        return None if edge is None else edge.node
+    return root.node
+
+
+def keeps_tensors(node: Node) -> bool:
+    """Whether a backward through this node empties it: it holds tensors that torch frees."""
+    if hasattr(node, "_forward_cls"):
+        try:
+            return bool(node.saved_tensors)
+        except RuntimeError:
+            return True
+    return any(name.startswith("_raw_saved_") for name in dir(node))
+
+
 def is_leaf_node(node: Node) -> bool:
     return bool(node.name() == "torch::autograd::AccumulateGrad")
 
@@ -215,6 +233,12 @@ def silent_vmap() -> Iterator[None]:
 class Words:
     """Parts of PyTorch's error messages, as of 2.11 to 2.13."""
 
+    FREED_IN_FULL = (
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward."
+    )
     FREED = "Trying to backward through the graph a second time"
     FREED_SAVED = "after they have already been freed"
     INPLACE = "modified by an inplace operation"

@@ -33,7 +33,10 @@ def followed(listener: Listener) -> Iterator[None]:
                 return run(*given, **named)
 
         call.__name__ = cls.__name__
-        return listener.perform(call, args, kwargs, sys._getframe(1))
+        boxed = listener.saved.boxed(args), listener.saved.boxed(kwargs)
+        result = listener.perform(call, args, kwargs, sys._getframe(1))
+        listener.kept[len(listener.operations) - 1] = (cls, *boxed)  # to run it again beside its own backward
+        return result
 
     torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
     try:

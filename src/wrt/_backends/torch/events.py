@@ -1,0 +1,181 @@
+"""State that changes beside the operations: parameters wrapped, backward calls, optimizers built, stepped and reset.
+
+A function mode does not see these, so a recording stands in their way while it lasts. The user's own backward keeps its
+graph, because `why` will want to walk it; a second backward through it is refused all the same, in torch's own words.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from wrt._backends.torch import compat
+from wrt._backends.torch.listen import Listener
+from wrt._core.evidence import Event
+from wrt._core.where import place, spot, user_files
+
+
+
+class Events:
+    """The events of one recording, in order; `freed` are autograd nodes that torch alone would have emptied."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.noted: list[Event] = []
+        self.freed: dict[Any, Event] = {}
+        self.optimizers: dict[int, tuple[int, ...]] = {}  # the optimizer's id -> ids of its parameters
+
+    def note(self, kind: str, frame: FrameType | None, values: tuple[int, ...] = (), words: tuple[str, ...] = ()) -> Event:
+        found = spot(frame)
+        event = Event(kind, len(self.listener.operations), place(*found) if found else None, values, words)
+        self.noted.append(event)
+        return event
+
+    def number(self, tensor: torch.Tensor) -> int:
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            return self.listener.entry(tensor).number
+
+    # ---------------------------------------------------------------- what happens
+
+    def wrapped(self, data: Any, parameter: torch.Tensor, frame: FrameType | None) -> None:
+        """`nn.Parameter(t)`: another leaf, with the numbers of t."""
+        if not isinstance(data, torch.Tensor):
+            return
+        given = self.number(data)
+        listener = self.listener
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            entry = listener.entry(parameter)
+        if entry.operation is None:
+            entry.operation = len(listener.operations)
+        name = "Parameter of a copy" if _called_from(frame, copy.__file__, "deepcopy") else "Parameter"
+        listener.operations.append((name, None, [given], [entry.number], spot(frame), None, listener.module, ()))
+
+    def backward(self, roots: Any, retain: bool, inputs: Any, accumulate: bool, frame: FrameType | None) -> None:
+        """The user's backward is about to run."""
+        nodes = [compat.node_of(root) for root in roots]
+        reached: set[Any] = set()
+        for node in nodes:
+            if node is not None and node not in reached:
+                reached.update(compat.reachable(node))
+        blocked = next((self.freed[node] for node in reached if node in self.freed), None)
+        if blocked is not None:
+            raise RuntimeError(compat.Words.FREED_IN_FULL)
+        leaves = [node.variable for node in reached if compat.is_leaf_node(node)] if accumulate else []
+        if accumulate and inputs:
+            leaves = [t for t in inputs if isinstance(t, torch.Tensor) and t.is_leaf]
+        held = [t for t in leaves if t.grad is not None and bool(t.grad.count_nonzero())]
+        values = tuple(self.number(root) for root in roots if isinstance(root, torch.Tensor))
+        words = ("adds", *(str(self.number(t)) for t in held)) if accumulate else ("asks",)
+        event = self.note("backward", frame, values, words)
+        if not retain:
+            self.freed.update((node, event) for node in reached if compat.keeps_tensors(node))
+
+    def optimizer(self, optimizer: Any, kind: str, frame: FrameType | None) -> None:
+        """Built, stepped, or asked to reset gradients."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.note(kind, frame, tuple(self.number(p) for p in parameters))
+
+
+@contextmanager
+def followed(events: Events) -> Iterator[None]:
+    """Note what this thread does beside operations."""
+    thread = threading.get_ident()
+
+    def here() -> bool:
+        return threading.get_ident() == thread
+
+    with ExitStack() as stack:
+        stack.enter_context(_parameters(events, here))
+        stack.enter_context(_backwards(events, here))
+        stack.enter_context(_optimizers(events, here))
+        yield
+
+
+@contextmanager
+def _parameters(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+    original = torch.nn.Parameter.__new__
+
+    def new(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        made = original(cls, data, *args, **kwargs)
+        if here() and isinstance(made, torch.Tensor):
+            events.wrapped(data, made, sys._getframe(1))
+        return made
+
+    torch.nn.Parameter.__new__ = new  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Parameter.__new__ = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def _backwards(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+    """Stand in front of the one call through which every backward of the user's goes."""
+    original: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def run(roots: Any, seeds: Any, retain: Any, create: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        if not here() or _is_ours(frame):
+            return original(roots, seeds, retain, create, inputs, *args, **kwargs)
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
+        return original(roots, seeds, True, create, inputs, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = original  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _optimizers(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+    base = torch.optim.Optimizer
+    init, zero = base.__init__, base.zero_grad
+
+    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if here():
+            events.optimizer(self, "optimizer", sys._getframe(1))
+
+    def reset(self: Any, *args: Any, **kwargs: Any) -> None:
+        zero(self, *args, **kwargs)
+        if here():
+            events.optimizer(self, "zero_grad", sys._getframe(1))
+
+    def stepped(self: Any, args: Any, kwargs: Any) -> None:
+        if here():
+            events.optimizer(self, "step", sys._getframe(1))
+
+    base.__init__, base.zero_grad = built, reset  # type: ignore[method-assign]
+    handle = register_optimizer_step_post_hook(stepped)
+    try:
+        yield
+    finally:
+        base.__init__, base.zero_grad = init, zero  # type: ignore[method-assign]
+        handle.remove()
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether wrt itself runs this backward: asked for by a sweep, not by the user's code."""
+    while frame is not None and not user_files[frame.f_code.co_filename]:
+        if frame.f_globals.get("__name__", "").startswith("wrt._backends.torch.sweep"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _called_from(frame: FrameType | None, file: str, function: str) -> bool:
+    while frame is not None and not user_files[frame.f_code.co_filename]:
+        if frame.f_code.co_filename == file and frame.f_code.co_name == function:
+            return True
+        frame = frame.f_back
+    return False

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape, split
-from wrt._core.report import Certificate
+from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
@@ -29,7 +29,7 @@ class Derivative:
     The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` or `u @ J`, take `J.value`.
     """
 
-    __slots__ = ("__weakref__", "_answer", "_entries", "_shared", "_sides", "_transposed", "_y", "rows")
+    __slots__ = ("__weakref__", "_answer", "_entries", "_report", "_shared", "_sides", "_transposed", "_y", "rows")
     __array_ufunc__ = None  # NumPy leaves `u @ J` to us
 
     def __init__(
@@ -47,6 +47,7 @@ class Derivative:
         self._entries = entries
         self._transposed = transposed
         self._answer: execute.Answer | None = None
+        self._report: Report | None = None
         self._shared: tuple[SharedPass, int] | None = None
 
     # ---------------------------------------------------------------- what it is
@@ -248,24 +249,30 @@ class Derivative:
 
     def diagonal(self) -> Any:
         """dy_i/dx_i for every i, in y's shape; the rest of the Jacobian is never stored."""
-        return products.diagonal(self._operator())
+        return products.diagonal(self._operator(), self._note())
 
     def sparse(self) -> csr_array:
         """The Jacobian as a scipy sparse matrix: rows are the flattened y, columns the flattened x."""
-        matrix = products.sparse(self._operator())
+        matrix = products.sparse(self._operator(), self._note())
         return matrix.T.tocsr() if self._transposed else matrix
+
+    def _note(self) -> Report:
+        """Where `diagonal` and `sparse` write down what ran, for `explain`."""
+        self._report = Report()
+        return self._report
 
     # ---------------------------------------------------------------- what it costs, what it rests on
 
     def explain(self) -> Explanation:
         """The plan before it runs, what ran once it has."""
-        report = self.known.report if self.known is not None else None
+        report = self.known.report if self.known is not None else self._report
         return Explanation.of(self.ask, self.shape, self.order, report)
 
     @property
     def certificate(self) -> Certificate | None:
         """The evidence for the answer; None until it is computed."""
-        return self.known.report.certificate if self.known is not None else None
+        report = self.known.report if self.known is not None else self._report
+        return None if report is None else report.certificate
 
     def __repr__(self) -> str:
         from wrt._notation.text import one_line

@@ -32,6 +32,10 @@ class Passes:
     array: Array
     certificate: Certificate
 
+    @property
+    def finite(self) -> bool:
+        return self.ask.y.record.backend.arrays.all_finite(self.array)
+
     def dense(self) -> Array:
         """The (m, n) Jacobian, every entry where it belongs and exact zeros elsewhere."""
         arrays = self.ask.y.record.backend.arrays

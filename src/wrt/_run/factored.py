@@ -33,6 +33,11 @@ class Factors:
     def dense(self) -> Array:
         return self.ask.y.record.backend.arrays.matmul(self.last, self.first)
 
+    @property
+    def finite(self) -> bool:
+        arrays = self.ask.y.record.backend.arrays
+        return arrays.all_finite(self.last) and arrays.all_finite(self.first)
+
     def diagonal(self) -> Array:
         """dy_i/dx_i, flat; the product is never formed."""
         arrays = self.ask.y.record.backend.arrays

@@ -40,9 +40,7 @@ def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     found = Planned(ask, linear, report).answer()
     if found is None or isinstance(found, Swept):
         return found
-    array = found.dense()
-    shown = found.array if isinstance(found, Passes) else array
-    return Swept(array, "pull", ask.y.record.backend.arrays.all_finite(shown))
+    return Swept(found.dense(), "pull", found.finite)
 
 
 class Planned:
@@ -61,7 +59,11 @@ class Planned:
         return None if find is None else find(self.ask.y, self.ask.x.values)
 
     def answer(self) -> Passes | Factors | Swept | None:
-        """A proven answer in fewer passes; None where rows or columns have to be swept directly."""
+        """A proven answer; None where rows or columns have to be swept directly."""
+        return self.in_fewer_passes() or self._from_the_weights()
+
+    def in_fewer_passes(self) -> Passes | Factors | None:
+        """A proven answer in fewer passes than rows or columns; None where there is none."""
         plan = warm.recall(self.key)
         if plan is not None and not isinstance(plan, Direct):
             found = self._tried(plan, known=True)
@@ -76,7 +78,7 @@ class Planned:
                     warm.remember(self.key, better)
                     return found
             warm.remember(self.key, self._direct())
-        return self._from_the_weights()
+        return None
 
     def _direct(self) -> Direct:
         return choose(self.ask, can_push=bool(self.linear.push_rungs))

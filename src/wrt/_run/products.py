@@ -12,9 +12,15 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Report
-from wrt._run import execute
+from wrt._core.report import Report
+from wrt._planner.choose import choose
+from wrt._run import execute, repair
 from wrt._run.certify import SEED, tolerance
 from wrt._run.chunk import chunk_size
+from wrt._run.compressed import Passes
+from wrt._run.direct import sweep_direct
+from wrt._run.factored import Factors
+from wrt._run.planned import Planned, worth_planning
 from wrt._run.columns import pull_columns, spread_tangents
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.options import current
@@ -138,8 +144,8 @@ def _weights(
     )
 
 
-def diagonal(ask: Ask) -> Array:
-    """dy_i/dx_i in y's shape; kept chunk by chunk, the rest is dropped."""
+def diagonal(ask: Ask, report: Report) -> Array:
+    """dy_i/dx_i in y's shape; the rest is never formed, or dropped chunk by chunk."""
     if ask.m != ask.n:
         raise WrongShape(
             f"a Jacobian of {ask.m} x {ask.n} has no diagonal",
@@ -147,8 +153,11 @@ def diagonal(ask: Ask) -> Array:
             "ask for elements of both sides that match, for example d(y)[:n] / d(x)[:n]",
         )
     arrays = ask.y.record.backend.arrays
+    found = _in_fewer_passes(ask, report)
+    if found is not None:
+        return arrays.reshape(found.diagonal(), ask.rows.shape)
     kept = []
-    for rows, block in _row_blocks(ask):
+    for rows, block in _row_blocks(ask, report):
         count = arrays.shape(block)[0]
         spots = np.arange(count) * ask.n + rows
         kept.append(arrays.take(arrays.reshape(block, (-1,)), spots, 0))
@@ -157,23 +166,55 @@ def diagonal(ask: Ask) -> Array:
     return arrays.reshape(arrays.concat(kept, 0), ask.rows.shape)
 
 
-def sparse(ask: Ask) -> csr_array:
-    """The nonzeros, found chunk by chunk."""
+def sparse(ask: Ask, report: Report) -> csr_array:
+    """The nonzeros: from rows swept together where a structure shows, otherwise chunk by chunk."""
     from scipy.sparse import csr_array, vstack
 
     arrays = ask.y.record.backend.arrays
-    blocks = [csr_array(arrays.numpy(block)) for _, block in _row_blocks(ask)]
+    found = _in_fewer_passes(ask, report)
+    if isinstance(found, Passes):
+        return found.sparse()
+    if found is not None:
+        return csr_array(arrays.numpy(found.dense()))
+    blocks = [csr_array(arrays.numpy(block)) for _, block in _row_blocks(ask, report)]
     if not blocks:
         return csr_array((ask.m, ask.n))
     return csr_array(vstack(blocks, format="csr"))
 
 
-def _row_blocks(ask: Ask) -> Iterator[tuple[Positions, Array]]:
-    """The Jacobian some rows at a time."""
-    positions = ask.rows.positions
+def _in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
+    """A compressed or factored answer; None where there is none, or where not all of it is finite."""
+    if not worth_planning(ask) or execute.is_identity(ask):
+        return None
+    record = ask.y.record
+    record.ready(ask.y, ask.x)
+    for side in execute.meanings(ask.x):
+        if all(map(record.has_history, side.values)):
+            narrowed = replace(ask, x=side)
+            found = Planned(narrowed, record.linear(ask.y, side.values), report).in_fewer_passes()
+            if found is not None and found.finite:
+                return found
+    return None
+
+
+def _row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
+    """The Jacobian some rows at a time, each chunk proven."""
+    if execute.is_identity(ask):
+        yield np.arange(ask.m), execute.answer(ask).array
+        return
+    arrays = ask.y.record.backend.arrays
+    found = _reached(ask)
     size = chunk_size(ask)
     for start in range(0, ask.m, size):
         rows = np.arange(start, min(start + size, ask.m))
-        block = execute.answer(replace(ask, rows=Elements.at(ask.y.shape, positions[rows])))
-        yield rows, block.array
-
+        if found is None:
+            yield rows, arrays.zeros((len(rows), ask.n), ask.x.values[0])
+            continue
+        some = replace(found.ask, rows=Elements.at(ask.y.shape, ask.rows.positions[rows]))
+        swept = sweep_direct(some, found.linear, choose(some, can_push=False), report)
+        if swept is None:
+            yield rows, arrays.zeros((len(rows), ask.n), ask.x.values[0])
+        elif swept.finite:
+            yield rows, swept.array
+        else:
+            yield rows, repair.non_finite(some, found.linear, swept.array, swept.way, report)

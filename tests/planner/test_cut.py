@@ -1,0 +1,110 @@
+"""Through the waist of a network: as few passes as it is narrow, and the same numbers as a row loop."""
+
+import pytest
+import torch
+
+from tests.planner.problems import row_loop
+from wrt import d
+from wrt._core.flow import Flow
+from wrt._planner import warm
+from wrt._planner.narrow import narrowest, waists
+
+
+@pytest.fixture(autouse=True)
+def cold():
+    warm.forget()
+    yield
+    warm.forget()
+
+
+def network(*widths: int) -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    layers: list[torch.nn.Module] = []
+    for a, b in zip(widths, widths[1:]):
+        layers += [torch.nn.Linear(a, b), torch.nn.Tanh()]
+    return torch.nn.Sequential(*layers[:-1]).double()
+
+
+def flow(sizes: list[int], made_from: list[list[int]], x: int) -> Flow:
+    zeros = [0.0] * len(sizes)
+    return Flow(sizes, made_from, zeros, zeros, (x,), False, lambda tensor: None, lambda: None)
+
+
+def test_an_autoencoder_takes_a_pass_for_each_number_of_its_code_and_each_way():
+    net = network(200, 64, 8, 64, 200)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    y = net(x)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+    assert J.explain().strategy == "cut"
+    assert J.explain().passes == 8 + 8 + 1
+    assert "8 numbers" in J.explain().because
+
+
+def test_a_second_run_of_the_same_network_goes_through_the_same_waist():
+    net = network(200, 64, 8, 64, 200)
+    for seed in range(3):
+        x = torch.randn(200, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        y = net(x)
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+        assert J.explain().strategy == "cut"
+
+
+def test_a_waist_of_two_tensors():
+    a, b = network(200, 6), network(200, 5)
+    up = network(6, 150), network(5, 150)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    y = up[0](torch.tanh(a(x))) * torch.sin(up[1](torch.tanh(b(x))))
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+    assert J.explain().strategy == "cut"
+    assert J.explain().passes <= 2 * 11 + 1
+
+
+def test_a_path_around_the_waist_is_no_waist():
+    net = network(200, 64, 8, 64, 200)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    y = net(x) + 1e-3 * x
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_hook_on_the_waist_is_not_applied_twice():
+    first, last = network(200, 8), network(8, 200)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    code = torch.tanh(first(x))
+    code.register_hook(lambda g: 3 * g)
+    y = last(code)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+
+
+def test_the_last_layer_is_not_multiplied_by_the_identity():
+    net = network(100, 100, 100, 100)
+    x = torch.randn(100, dtype=torch.float64, requires_grad=True)
+    y = net(x)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+    assert any("weights of the last layer" in step.what for step in J.explain().steps)
+
+
+def test_weights_that_depend_on_x_are_not_taken_for_constants():
+    torch.manual_seed(0)
+    base = torch.randn(100, 100, dtype=torch.float64)
+    x = torch.randn(100, dtype=torch.float64, requires_grad=True)
+    y = (base * x) @ torch.tanh(x)
+    torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+
+
+def test_waists_are_what_everything_passes():
+    # 0 = y <- 1 <- (2, 3) <- 4 <- 5 = x
+    chart = flow([9, 4, 3, 3, 5, 9], [[1], [2, 3], [4], [4], [5], []], 5)
+    assert waists(chart) == [1, 4]
+    assert narrowest(chart, below=9) == (1,)
+
+
+def test_a_set_of_several_tensors_can_be_narrowest():
+    chart = flow([9, 8, 2, 2, 8, 9], [[1], [2, 3], [4], [4], [5], []], 5)
+    assert narrowest(chart, below=9) == (2, 3)
+    assert narrowest(chart, below=4) is None

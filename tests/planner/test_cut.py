@@ -1,5 +1,7 @@
 """Through the waist of a network: as few passes as it is narrow, and the same numbers as a row loop."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ def cold():
 def network(*widths: int) -> torch.nn.Sequential:
     torch.manual_seed(0)
     layers: list[torch.nn.Module] = []
-    for a, b in zip(widths, widths[1:]):
+    for a, b in pairwise(widths):
         layers += [torch.nn.Linear(a, b), torch.nn.Tanh()]
     return torch.nn.Sequential(*layers[:-1]).double()
 

@@ -12,18 +12,17 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Report
-from wrt._core.report import Report
 from wrt._planner.choose import choose
 from wrt._run import execute, repair
 from wrt._run.certify import SEED, tolerance
 from wrt._run.chunk import chunk_size
+from wrt._run.columns import pull_columns, spread_tangents
+from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.compressed import Passes
 from wrt._run.direct import sweep_direct
 from wrt._run.factored import Factors
-from wrt._run.planned import Planned, worth_planning
-from wrt._run.columns import pull_columns, spread_tangents
-from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.options import current
+from wrt._run.planned import Planned, worth_planning
 from wrt.errors import WrongShape
 
 if TYPE_CHECKING:

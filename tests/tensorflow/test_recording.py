@@ -128,6 +128,17 @@ def test_a_variable_handed_straight_to_an_operation() -> None:
         (d(w) / d(z)).value
 
 
+def test_two_variables_of_one_shape_handed_straight_to_an_operation() -> None:
+    a, b = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 5.0])
+    with wrt.record():
+        a.assign_add([1.0, 1.0])
+        first = tf.subtract(a, b)
+        b.assign_add([1.0, 1.0])
+        y = tf.multiply(a, b) + first
+    assert np.array_equal(d(y) / d(b), np.diag([2.0, 3.0]))  # since b was assigned to
+    assert np.array_equal(d(y) / d(a), np.diag([5.0, 7.0]))
+
+
 # ---- control flow, compiled code, custom gradients ----
 
 

@@ -65,7 +65,9 @@ class TensorFlowBackend:
             return None
         return leaves, lambda answers: tf.nest.pack_sequence_as(obj, answers)
 
-    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> TensorFlowRecording:
+    def trace(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = True
+    ) -> TensorFlowRecording:
         """Run f once, for real, and remember the run."""
         recorder = self._recorder()
         with recorder.listening() as recording:

@@ -34,7 +34,7 @@ def layers_named(recorder: Recorder) -> Iterator[None]:
     def named_call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if threading.get_ident() != thread or not tf.executing_eagerly():
             return original(self, *arguments, **keywords)
-        with naming.inside(self):
+        with naming.inside(self), names_watched(recorder.tracer, watched=not _is_of_keras(self)):
             output = original(self, *arguments, **keywords)
             naming.name(self, arguments, keywords, output)
         return output
@@ -46,12 +46,33 @@ def layers_named(recorder: Recorder) -> Iterator[None]:
         layer_class.__call__ = original
 
 
+@contextmanager
+def names_watched(tracer: Any, *, watched: bool) -> Iterator[None]:
+    """Keras' own layers bind no names of the user: inside them the watcher of names rests, which halves their time."""
+    before = sys.gettrace()
+    wanted = tracer if watched else None
+    if tracer is None or before is wanted:
+        yield
+        return
+    sys.settrace(wanted)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _is_of_keras(layer: Any) -> bool:
+    kind = type(layer)
+    return kind.__module__.startswith("keras.") and kind.__name__ != "Lambda"
+
+
 class Naming:
     """The layers that are being called, the outermost first."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.open: list[Any] = []
+        self.known: set[str] = set()
         self.paths: list[str] = []  # by attributes, "" where a layer is in none
 
     @contextmanager
@@ -80,8 +101,10 @@ class Naming:
             if path:
                 self._bind(path, output)
                 self._bind(f"{path}.input", arguments[0] if len(arguments) == 1 else arguments)
-                for variable in layer.weights if hasattr(layer, "weights") else ():
-                    self._bind(f"{path}.{_below(layer, variable)}", variable)
+                if path not in self.known:  # its weights stay the same from call to call
+                    self.known.add(path)
+                    for variable in layer.weights:
+                        self._bind(f"{path}.{_below(layer, variable)}", variable)
 
     def _bind(self, name: str, found: Any) -> None:
         for label, tensor in _tensors(name, found):

@@ -6,10 +6,12 @@ time, and the tape has not kept the operation: it is put there by hand, so that 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,9 +27,13 @@ from wrt._core.bindings import Binding
 from wrt._core.frame_names import visible_tensors
 from wrt._core.protocol import Backend
 from wrt._core.watch import Watcher
-from wrt._core.where import spot, user_frame
+from wrt._core.where import Spot, is_user_code, spot, user_frame
 
-CALLS_THE_USER = "wrt._backends.tensorflow.backend"
+WRT = str(Path(__file__).parents[2]) + os.sep
+CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names"))
+"""Files of wrt whose frames stand between the user's code and its operations."""
+
+OURS: Spot = (compile("", "<wrt>", "exec"), 0)
 
 
 class _Open(threading.local):
@@ -46,6 +52,7 @@ class Recorder:
     def __init__(self, backend: Backend) -> None:
         self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
         self.layers: list[str] = []
+        self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
     @contextmanager
     def listening(self) -> Iterator[TensorFlowRecording]:
@@ -60,7 +67,9 @@ class Recorder:
             compat.add_callback(self._ran)
             stack.callback(compat.remove_callback, self._ran)
             self._watch_what_is_at_hand(user_frame(sys._getframe(1)))
+            watched_before = sys.gettrace()
             stack.enter_context(Watcher(recording.is_tensor, self._bound))
+            self.tracer = sys.gettrace() if watched_before is None else None
             OPEN.recorders.append(self)
             stack.callback(OPEN.recorders.remove, self)
             yield recording
@@ -114,77 +123,97 @@ class Recorder:
     def _ran(
         self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
-        if graph is not None or compat.is_quiet() or not all(isinstance(t, compat.EagerTensor) for t in inputs):
+        """The hot path: called after every operation, of which it notes numbers, shapes and the place."""
+        if graph is not None or compat.is_quiet():
             return
         frame = sys._getframe(1)
-        if _is_ours(frame):
+        here = _place(frame)
+        if here is OURS:
             return
         if isinstance(op, bytes):  # where TensorFlow left its fast path
             op = op.decode()
-        stopped = compat.tapes_are_stopped() and not compat.is_call(op)
-        outputs = outputs or ()
-        blind = self._meet_inputs(op, inputs, attributes, outputs, frame)
         log = self.recording.log
-        entry = Operation(
-            op,
-            tuple(log.number(compat.number(t)) for t in inputs),
-            self._written(op, inputs) + tuple(compat.number(t) for t in outputs),
-            spot(frame),
-            self.layers[-1] if self.layers else "",
-            stopped,
-        )
-        for tensor in outputs:
-            self._made(tensor)
-        index = log.add(entry)
+        tensors, current = log.tensors, log.current
+        numbers = []
+        late: list[Any] = []
+        watched = handles = False
+        for tensor in inputs:
+            number = tensor._id
+            known = tensors.get(number)
+            if known is None:
+                late.append(tensor)
+            elif known[1] in compat.CARRIES_GRADIENT:
+                watched = True
+            elif known[1] == compat.RESOURCE:
+                handles = True
+            numbers.append(current.get(number, number) if current else number)
+        stopped = compat.tapes_are_stopped()
+        blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
+        written = self._written(op, inputs) if handles or late else ()
+        made = [self._made(tensor) for tensor in outputs] if outputs else []
+        layer = self.layers[-1] if self.layers else ""
+        index = log.add(Operation(op, tuple(numbers), (*written, *made), here, layer, stopped))
         if blind:
             log.blind.add(index)
         if op in UPDATES:
-            update = Update(index, op, tuple(inputs), attributes, outputs[0], entry.spot)
-            self.recording.updates[entry.outputs[0]] = update
+            self.recording.updates[made[0]] = Update(index, op, tuple(inputs), attributes, outputs[0], here)
         elif op in compat.READS_VARIABLE:
             self.recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
 
-    def _meet_inputs(self, op: str, inputs: Any, attributes: Any, outputs: Any, frame: FrameType) -> bool:
+    def _made(self, tensor: Any) -> int:
+        kind = tensor._datatype_enum()
+        number: int = tensor._id
+        self.recording.log.tensors[number] = (tensor._shape_tuple(), kind)
+        if kind in compat.CARRIES_GRADIENT:
+            compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
+        return number
+
+    def _met_late(
+        self,
+        op: str,
+        late: list[Any],
+        watched: bool,
+        inputs: Any,
+        attributes: Any,
+        outputs: Any,
+        frame: FrameType,
+        stopped: bool,
+    ) -> bool:
         """Watch what was not watched; True where its gradient through this operation is lost for good."""
         log = self.recording.log
-        late = watched = False
-        for tensor in inputs:
-            kind = compat.kind(tensor)
-            number = compat.number(tensor)
-            known = number in log.tensors
-            if not known:
-                self.meet(tensor)
-                fresh = number > log.start and kind in compat.FLOATS
-                if fresh and not self._was_read(tensor, frame) and _is_from_numpy(frame):
-                    log.from_numpy[number] = spot(frame)
-            if kind in compat.CARRIES_GRADIENT or (kind == compat.RESOURCE and op in compat.READS_VARIABLE):
-                late, watched = late or not known, watched or known
-        if not late:
+        variables = _variables(frame)
+        carries = False
+        for tensor in late:
+            kind, number = compat.kind(tensor), compat.number(tensor)
+            self.meet(tensor)
+            fresh = number > log.start and kind in compat.FLOATS
+            if fresh and not self._was_read(tensor, variables, frame) and _is_from_numpy(frame):
+                log.from_numpy[number] = spot(frame)
+            carries |= kind in compat.CARRIES_GRADIENT
+            carries |= kind == compat.RESOURCE and op in compat.READS_VARIABLE
+        if not carries:
             return False
         if compat.is_call(op):
             return True  # what a compiled function keeps for its backward cannot be had afterwards
-        if not watched and not compat.tapes_are_stopped():
+        if not watched and not stopped:
             compat.record_by_hand(op, inputs, attributes, outputs)
         return False
 
-    def _was_read(self, tensor: Any, frame: FrameType) -> bool:
+    def _was_read(self, tensor: Any, variables: list[Any], frame: FrameType) -> bool:
         """A variable among the arguments of TensorFlow's fast path is read without a word; note the read here."""
-        for variable in _variables(frame):
-            handle = compat.handle(variable)
+        recording = self.recording
+        for variable in variables:
             if tuple(variable.shape) == compat.shape(tensor) and variable.dtype == tensor.dtype:
-                self.recording.note_read(handle, tensor, in_time=compat.number(handle) in self.recording.log.tensors)
+                variables.remove(variable)  # arguments and inputs stand in the same order
+                handle = compat.handle(variable)
+                recording.note_read(handle, tensor, in_time=compat.number(handle) in recording.log.tensors)
                 self.meet(handle)
-                numbers = (self.recording.log.number(compat.number(handle)),)
-                read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), "", False)
-                self.recording.log.add(read)
+                numbers = (recording.log.number(compat.number(handle)),)
+                layer = self.layers[-1] if self.layers else ""
+                read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)
+                recording.log.add(read)
                 return True
         return False
-
-    def _made(self, tensor: Any) -> None:
-        kind = compat.kind(tensor)
-        self.recording.log.tensors[compat.number(tensor)] = (compat.shape(tensor), kind)
-        if kind in compat.CARRIES_GRADIENT:
-            compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
 
     def _written(self, op: str, inputs: Any) -> tuple[int, ...]:
         """New numbers of the variables that an operation writes to, or may write to."""
@@ -198,15 +227,28 @@ class Recorder:
         return tuple(self.recording.assigned(handle) for handle in handles)
 
 
-def _is_ours(frame: FrameType) -> bool:
-    """Whether wrt itself asked for the operation, to answer a question inside the block."""
+class _Files(dict[str, str]):
+    """file name -> "user", "ours" or "" for the libraries between; asked for every frame of every operation."""
+
+    def __missing__(self, name: str) -> str:
+        ours = name.startswith(WRT) and not name.endswith(CALLS_THE_USER)
+        found = self[name] = "ours" if ours else "user" if is_user_code(name) else ""
+        return found
+
+
+_files = _Files()
+
+
+def _place(frame: FrameType) -> Spot | None:
+    """The user's place; OURS where wrt itself asked for the operation, to answer a question inside the block."""
     inner: FrameType | None = frame
     while inner is not None:
-        module = inner.f_globals.get("__name__", "")
-        if not module.startswith("tensorflow."):
-            return module.startswith("wrt.") and module != CALLS_THE_USER
+        code = inner.f_code
+        found = _files[code.co_filename]
+        if found:
+            return (code, inner.f_lasti) if found == "user" else OURS
         inner = inner.f_back
-    return False
+    return None
 
 
 def _variables(frame: FrameType) -> list[Any]:
@@ -214,7 +256,7 @@ def _variables(frame: FrameType) -> list[Any]:
     code = frame.f_code
     given = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
     flat = [item for value in given for item in (value if isinstance(value, (list, tuple)) else (value,))]
-    return [item for item in flat if isinstance(item, tf.Variable)]
+    return [item for item in flat if isinstance(item, tf.Variable)]  # never Keras' own: those are read in Python
 
 
 def _is_from_numpy(frame: FrameType) -> bool:

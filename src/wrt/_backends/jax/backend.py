@@ -42,7 +42,7 @@ class JaxBackend:
     def trace(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
     ) -> Recording:
-        """Run f once and remember every operation; numbers are computed again when asked for, with or without `values`."""
+        """Run f once and remember every operation; its numbers can always be had, `values` or not."""
         record = JaxRecord(self)
         record.run(f, args, kwargs)
         return record

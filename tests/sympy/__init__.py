@@ -1,0 +1,1 @@
+"""One answer: random expressions, differentiated by SymPy and by every framework."""

@@ -35,6 +35,16 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $(VENV)/.demo $@
 
+$(VENV)/.rivals: $(VENV)/.dev
+	@echo "adding what to measure against (once)"
+	@$(PIP) --no-build-isolation -e '.[dev,rivals]'
+	@touch $@
+
+$(VENV)/.corpus: $(VENV)/.dev
+	@echo "adding other people's models (once)"
+	@$(PIP) --no-build-isolation -e '.[dev,corpus]'
+	@touch $@
+
 # ---- targets: `timed` runs the sub-targets, set-up included, and says how long it all took ----
 
 define timed
@@ -57,10 +67,10 @@ docs:
 run-demo: $(VENV)/.demo
 	@$(BIN)/wrt demo
 
-run-bench: $(VENV)/.dev
+run-bench: $(VENV)/.rivals
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-run-corpus: $(VENV)/.dev
+run-corpus: $(VENV)/.corpus
 	@$(BIN)/python -m corpus $(ARGS)
 
 build-docs: $(VENV)/.dev

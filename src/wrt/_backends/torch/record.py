@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from wrt._backends.torch import checkpoints, events, functions, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
+from wrt._backends.torch.evidence import TorchEvidence
 from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.listen import Listener
 from wrt._backends.torch.live import LiveRecord, Moment
@@ -68,7 +69,7 @@ class TorchRecording(LiveRecord):
 
     def name_the_rest(self, frame: FrameType | None) -> None:
         """Names nobody bound during the run: variables from before it, and parameters by their paths."""
-        named = {id(binding.object) for name in self.names for binding in self.names.all(name)}
+        named = {id(entry) for entry in self.names.objects()}
         known = self.listener.entries
         visible = [] if frame is None else [*visible_tensors(frame, _is_tensor).items()]
         for root in self.paths.roots():
@@ -248,6 +249,15 @@ class TorchRecording(LiveRecord):
         if self._graph is None or len(self._graph.nodes) != len(self.listener.operations):
             self._graph = plain_graph(self)
         return self._graph
+
+    def evidence(self) -> TorchEvidence:
+        """The run under examination, for `why` and `check`."""
+        return TorchEvidence(self)
+
+    def numbered(self, value: Value) -> int | None:
+        """Which tensor of the graph a Value is."""
+        entry = getattr(value.key, "entry", None)
+        return None if entry is None else entry.number
 
     def value(self, value: Value) -> Any:
         entry = getattr(value.key, "entry", None)

@@ -256,3 +256,46 @@ def test_user_tensors_keep_their_flags_versions_and_numbers():
     assert not z.requires_grad
     assert z.is_leaf
     assert y.requires_grad
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("leave", ["detach", "data", "numpy"])
+def test_memory_shared_with_a_detached_tensor_is_no_path(leave, requires_grad):
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=F64, requires_grad=requires_grad)
+    with wrt.record():
+        h = x * 2
+        h[0] = 3 * h[1]
+        if leave == "numpy":
+            k = torch.from_numpy(h.detach().numpy())
+        else:
+            k = h.detach() if leave == "detach" else h.data
+        loss = (k * 3).sum()
+    assert not loss.requires_grad
+    assert (d(loss) / d(k)).value.tolist() == [3.0, 3.0, 3.0]
+    with pytest.raises(wrt.errors.NoPath):
+        (d(loss) / d(x)).value
+    assert (d(h) / d(x)).value.tolist() == [[0.0, 6.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]
+
+
+def test_a_view_taken_before_the_buffer_joins_a_graph_joins_it_too():
+    x = torch.tensor(2.0, dtype=F64, requires_grad=True)
+    with wrt.record():
+        h = torch.zeros(4, dtype=F64)
+        v = h[1:3]
+        h[1] = x
+        w = v * 5
+    assert h.requires_grad
+    assert v.requires_grad
+    assert v._base is h
+    assert (d(w) / d(x)).value.tolist() == [5.0, 0.0]
+
+
+def test_a_write_without_gradients_is_a_new_beginning():
+    x = torch.tensor([1.0, 2.0], dtype=F64)
+    with wrt.record():
+        h = x * 3
+        with torch.no_grad():
+            h[0] = 7.0
+        y = h**2
+    assert y.tolist() == [49.0, 36.0]
+    assert (d(y) / d(h)).value.tolist() == [[14.0, 0.0], [0.0, 12.0]]

@@ -36,6 +36,10 @@ class Write:
     region: str
     where: Where | None
 
+    def __repr__(self) -> str:
+        line = f"   {self.where}  {self.where.text}" if self.where else ""
+        return f"write {self.k} of {self.region}{line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -69,7 +73,7 @@ class Graph:
         return len(self.nodes)
 
     def __repr__(self) -> str:
-        cuts = sum(node.gradient == "cut" for node in self.nodes)
+        cuts = sum(node.gradient == "cut" and bool(node.outputs) for node in self.nodes)
         return f"Graph  {len(self.nodes)} operations, {len(self.tensors)} tensors, {cuts} cuts ({self.framework})"
 
     def producer(self, tensor: int) -> Node | None:

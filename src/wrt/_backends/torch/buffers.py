@@ -7,7 +7,6 @@ pattern of each write on a tensor of integers that has the layout of the memory:
 from __future__ import annotations
 
 import math
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,33 +32,37 @@ class Version:
     pattern: tuple[Any, ...]
     spot: Spot | None
     number: int
+    afresh: bool = False
+    """Written without gradients: the history of all of it begins here, whatever was touched."""
 
 
 class Buffer:
     """One piece of memory: the tensor that stands for all of it, and its versions so far."""
 
-    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "owner", "versions", "writes")
+    __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "versions", "writes")
 
     def __init__(self, base: Tensor, before: GradientEdge | None = None) -> None:
         self.base: Tensor | None = base  # the user's own tensor once it requires grad, its twin before; None after the run
         self.base_geometry = geometry(base)
         self.length = base.untyped_storage().nbytes() // base.element_size()
-        self.owner: weakref.ref[Tensor] | None = None  # the user's tensor that the base is the twin of
         self.adopted = False
         self.writes = 0
         self.versions = [Version(before or compat.edge_of(base), self.base_geometry, "", (), None, -1)]
         self._owner: tuple[int, npt.NDArray[np.int64]] | None = None
 
-    def wrote(self, edge: GradientEdge | None, at: Geometry, op: str, pattern: tuple[Any, ...], spot: Spot | None, number: int) -> None:
+    def wrote(self, version: Version) -> None:
         self.writes += 1
-        self.versions.append(Version(edge, at, op, pattern, spot, number))
+        self.versions.append(version)
 
     def owners(self) -> npt.NDArray[np.int64]:
         """For every element of the memory, the version that wrote it last."""
         if self._owner is None or self._owner[0] != self.writes:
             marks = torch.zeros(self.length, dtype=torch.int64)
             for k, version in enumerate(self.versions[1:], start=1):
-                _replay(marks, version, k)
+                if version.afresh:
+                    marks.fill_(k)
+                else:
+                    _replay(marks, version, k)
             self._owner = (self.writes, marks.numpy())
         return self._owner[1]
 

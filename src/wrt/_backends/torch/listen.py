@@ -7,27 +7,25 @@ kept alive. What the notes mean is worked out when somebody asks.
 from __future__ import annotations
 
 import sys
-import weakref
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from wrt._backends.torch import compat, twins
-from wrt._backends.torch.buffers import Buffer, geometry, pattern_of
+from wrt._backends.torch.buffers import Buffer
 from wrt._backends.torch.kinds import (
     KINKED,
     PLAIN,
-    REFUSALS,
     REMEMBERED,
-    UNDIFFERENTIABLE_INPUTS,
     VERBATIM,
     name_of,
     writes_in_place,
 )
 from wrt._backends.torch.saved import Saved
-from wrt._backends.torch.tensors import Entry, swapped, tensors_in
+from wrt._backends.torch.tensors import Entry, tensors_in
+from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
+from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
 
 Tensor = torch.Tensor
@@ -69,8 +67,7 @@ class Listener(TorchFunctionMode):
         self.values: list[Entry | Made] = []
         self.operations: list[tuple[Any, ...]] = []
         self.entries: dict[int, Entry] = {}
-        self.buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
-        self.written: dict[int, Buffer] = {}  # memory that was written in place; kept as long as the recording
+        self.written: list[Buffer] = []  # what was written in place; kept as long as the recording
         self.saved = Saved(self.operations)
         self.earlier: dict[int, int] = {}  # a value of a tensor -> the value it had before it was written
         self.flags: list[tuple[int, int, bool]] = []  # operation, value, requires_grad from then on
@@ -103,7 +100,7 @@ class Listener(TorchFunctionMode):
         for tensor in given:
             entry = known.get(id(tensor))
             if entry is None or entry() is not tensor:
-                entry = self._meet(tensor, None)
+                entry = self.meet(tensor, None)
             elif refresh:
                 self._refresh(tensor, entry)
             entries.append(entry)
@@ -111,14 +108,13 @@ class Listener(TorchFunctionMode):
         plain = False
         replaced: Any = None
         if enabled and name not in VERBATIM:
-            plain, replaced = self._twins(given, entries)
+            plain, replaced = twins_for(self, given, entries)
         if writes_in_place(func) or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
-            for tensor in _targets(name, args, kwargs):
-                self.saved.before_write(tensor)
+            before_writes(self, name, args, kwargs)
         versions = [tensor._version for tensor in given] if enabled else _versions(given)
         if replaced:
-            result = self._run_on_twins(func, name, args, kwargs, replaced)
-            result = self._handed_back(result, given, replaced, plain)
+            result = run_on_twins(func, name, args, kwargs, replaced)
+            result = handed_back(self, result, given, entries, replaced, plain)
         else:
             result = func(*args, **kwargs)
         inputs = [entry.number for entry in entries]
@@ -126,12 +122,13 @@ class Listener(TorchFunctionMode):
         written: Any = ()
         for k, tensor in enumerate(given):
             if versions[k] >= 0 and tensor._version != versions[k]:
-                written = self._wrote_all(name, args, kwargs, given, versions, entries, plain, enabled, spot)
+                call = Call(name, args, kwargs, plain, enabled, spot)
+                written = note_writes(self, call, given, versions, entries)
                 break
         if isinstance(result, Tensor):
             entry = known.get(id(result))
             if entry is None or entry() is not result:
-                entry = self._meet(result, len(self.operations))
+                entry = self.meet(result, len(self.operations))
             elif entry.operation is None and entry not in entries:
                 entry.met_inside(result, len(self.operations))
             outputs = [entry.number]
@@ -158,7 +155,7 @@ class Listener(TorchFunctionMode):
             return
         if name in ("detach_", "data="):  # another value, although no version counter says so
             entries[0].shadow = entries[0].buffer = None
-            self._renumber(tensor, entries[0], number)
+            self.renumber(tensor, entries[0], number)
             outputs[:] = [entries[0].number]
         else:
             self.flags.append((number, entries[0].number, tensor.requires_grad))
@@ -175,36 +172,41 @@ class Listener(TorchFunctionMode):
             if self.written:
                 self._refresh(tensor, entry)
             return entry
-        return self._meet(tensor, None)
+        return self.meet(tensor, None)
 
-    def _meet(self, tensor: Tensor, operation: int | None) -> Entry:
+    def meet(self, tensor: Tensor, operation: int | None) -> Entry:
         values = self.values
         entry = Entry(tensor, len(values), operation)
         self.entries[id(tensor)] = entry
         values.append(entry)
         if self.written:
-            self._refresh(tensor, entry)
+            entry.buffer = buffer = self._buffer_of_base(tensor)
+            entry.stamp = 0 if buffer is None else buffer.writes  # made after all writes so far
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()
         return entry
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
         """A tensor whose memory was written through another one has a new value."""
-        buffer = self.written.get(_memory(tensor)) if tensor.layout == torch.strided else None
+        buffer = entry.buffer
         if buffer is None:
-            return
-        if entry.buffer is not buffer:
+            buffer = self._buffer_of_base(tensor)
+            if buffer is None:
+                return
             entry.buffer = buffer
-            if entry.number >= buffer.versions[-1].number:
-                entry.stamp = buffer.writes  # made after the last write
         if entry.stamp != buffer.writes:
             since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
-            self._renumber(tensor, entry, len(self.operations))
+            self.renumber(tensor, entry, len(self.operations))
             last = buffer.versions[-1].spot
             self.operations.append(("alias", None, since, [entry.number], last, None, self.module, ()))
             entry.stamp = buffer.writes
 
-    def _renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
+    def _buffer_of_base(self, tensor: Tensor) -> Buffer | None:
+        base = tensor._base
+        known = None if base is None else self.entries.get(id(base))
+        return known.buffer if known is not None and known() is base else None
+
+    def renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
         """A new value of the same tensor object."""
         self.values[entry.number] = Made(
             entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad
@@ -225,212 +227,21 @@ class Listener(TorchFunctionMode):
             if isinstance(item, Tensor):
                 entry = self.entries.get(id(item))
                 if entry is None or entry() is not item:
-                    entry = self._meet(item, len(self.operations))
+                    entry = self.meet(item, len(self.operations))
                 elif entry.operation is None and entry not in given:
                     entry.met_inside(item, len(self.operations))
                 found.append(entry.number)
         return found
 
-    # ---------------------------------------------------------------- twins
-
-    def _twins(self, given: list[Tensor], entries: list[Entry]) -> tuple[bool, dict[int, Tensor] | None]:
-        """Whether the user's own graph records this call, and the twins of what it does not record."""
-        plain = False
-        replaced: dict[int, Tensor] | None = None
-        for tensor, entry in zip(given, entries):  # noqa: B905 - the hot path
-            if tensor.requires_grad:
-                plain = True
-                continue
-            twin = entry.shadow
-            if twin is None or self.written:
-                if not entry.followed or tensor.is_inference() or tensor.layout != torch.strided:
-                    continue
-                twin = self.twin(tensor, entry)
-                if entry.buffer is not None and entry.buffer.adopted:
-                    twins.adopt(tensor, twin)  # a view of a buffer that joined the user's graph
-                    entry.shadow = None
-                    plain = True
-                    continue
-            if replaced is None:
-                replaced = {}
-            replaced[id(tensor)] = twin
-        return plain, replaced
-
-    def twin(self, tensor: Tensor, entry: Entry) -> Tensor:
-        """The differentiable twin of a plain tensor, on the same memory."""
-        memory = _memory(tensor)
-        buffer = self.buffers.get(memory)
-        if entry.shadow is not None and (buffer is None or entry.buffer is buffer):
-            return entry.shadow
-        if buffer is None:
-            base = tensor if tensor._base is None or tensor._base.requires_grad else tensor._base
-            buffer = Buffer(twins.enter(base))
-            buffer.owner = weakref.ref(base)
-            self.buffers[memory] = buffer
-        whole = geometry(tensor) == buffer.base_geometry and tensor.dtype == buffer.base.dtype
-        twin = buffer.base if whole else _view_like(buffer.base, tensor)
-        if twin is None:
-            twin = twins.enter(tensor)  # the same bytes as another dtype: a source of its own
-        entry.shadow, entry.buffer = twin, buffer
-        if entry.node is None:
-            entry.node, entry.output = twin.grad_fn, twin.output_nr
-        return twin
-
-    def _run_on_twins(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], replaced: dict[int, Tensor]
-    ) -> Any:
-        """The user's call, on twins; on the plain tensors where torch refuses those."""
-        if name in UNDIFFERENTIABLE_INPUTS:
-            first = args[0] if args else kwargs["input"]
-            twin = replaced.get(id(first))
-            replaced.clear()
-            if twin is not None:
-                replaced[id(first)] = twin
-        run = [swapped(arg, replaced) for arg in args]
-        named = {key: swapped(arg, replaced) for key, arg in kwargs.items()} if kwargs else NOTHING
-        out = named.get("out")
-        try:
-            if isinstance(out, Tensor):  # autograd has no out=; the same numbers by a copy
-                result = func(*run, **{key: arg for key, arg in named.items() if key != "out"})
-                if isinstance(result, Tensor) and result.shape == out.shape:
-                    return out.copy_(result)
-                raise RuntimeError(REFUSALS[0])
-            return func(*run, **named)
-        except RuntimeError as refusal:
-            if not any(words in str(refusal) for words in REFUSALS):
-                raise
-            replaced.clear()
-            return func(*args, **kwargs)
-
-    def _handed_back(self, result: Any, given: list[Tensor], replaced: dict[int, Tensor], plain: bool) -> Any:
-        """What the user gets: their own tensors instead of twins, plain aliases instead of unasked-for graphs."""
-        own = {id(replaced[id(tensor)]): tensor for tensor in given if id(tensor) in replaced}
-
-        def back(tensor: Tensor) -> Tensor:
-            if id(tensor) in own:
-                return own[id(tensor)]
-            if plain or not tensor.requires_grad:
-                return tensor
-            memory = _memory(tensor)
-            buffer = self.buffers.get(memory)
-            alias = _own_view(tensor, buffer)
-            entry = self._meet(alias, len(self.operations))
-            entry.shadow, entry.node, entry.output = tensor, tensor.grad_fn, tensor.output_nr
-            if buffer is None:
-                buffer = Buffer(tensor)
-                buffer.owner = weakref.ref(alias)
-                self.buffers[memory] = buffer
-            entry.buffer, entry.stamp = buffer, buffer.writes
-            return alias
-
-        if isinstance(result, Tensor):
-            return back(result)
-        if isinstance(result, (tuple, list)) and any(isinstance(item, Tensor) for item in result):
-            items = [back(item) if isinstance(item, Tensor) else item for item in result]
-            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-        return result
-
-    # ---------------------------------------------------------------- writes
-
     def let_go(self) -> None:
         """The run is over: hold no tensor of the user's any more."""
-        for buffer in self.written.values():
+        for buffer in self.written:
             if buffer.adopted:
                 buffer.base = None
-
-    def _wrote_all(
-        self,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        given: list[Tensor],
-        versions: list[int],
-        entries: list[Entry],
-        plain: bool,
-        enabled: bool,
-        spot: Spot | None,
-    ) -> tuple[tuple[Buffer, int, int], ...]:
-        """Note the writes of one call. Views share a version counter: of several on one memory only the target changed."""
-        changed = {id(t): k for k, t in enumerate(given) if versions[k] >= 0 and t._version != versions[k]}
-        out = tensors_in((), {"out": kwargs.get("out")})
-        seen: set[int] = set()
-        noted = []
-        for tensor in [*out, *given]:
-            memory = _memory(tensor) if id(tensor) in changed else 0
-            if memory and memory not in seen:
-                seen.add(memory)
-                entry = entries[changed[id(tensor)]]
-                noted.append(self._wrote(name, args, kwargs, tensor, entry, plain, enabled, spot))
-        return tuple(noted)
-
-    def _wrote(
-        self, name: str, args: Any, kwargs: Any, tensor: Tensor, entry: Entry, plain: bool, enabled: bool, spot: Spot | None
-    ) -> tuple[Buffer, int, int]:
-        """Note that a tensor was written in place, and which version of its memory this made."""
-        memory = _memory(tensor)
-        buffer = self.buffers.get(memory)
-        if entry.shadow is not None and plain and not tensor.requires_grad:
-            whole = tensor if tensor._base is None else tensor._base
-            twins.adopt(whole, entry.shadow if whole is tensor else buffer.base)
-            entry.shadow = None
-        if tensor.requires_grad:
-            base = tensor._base if tensor._base is not None else tensor
-            if buffer is None:
-                before = self.entries.get(id(base))
-                known = before is not None and before() is base
-                buffer = Buffer(base, before.edge() if before is not None and known else None)
-                self.buffers[memory] = buffer
-            if not buffer.adopted:
-                buffer.base, buffer.adopted = base, True
-        elif buffer is None:
-            buffer = Buffer(tensor)
-            self.buffers[memory] = buffer
-        if not enabled:
-            entry.shadow = None  # its numbers are no longer what its history says
-        self.written[memory] = buffer
-        self._renumber(tensor, entry, len(self.operations))
-        edge = compat.edge_of(buffer.base) if enabled else None
-        buffer.wrote(edge, geometry(tensor), name, pattern_of(name, args, kwargs), spot, entry.number)
-        entry.buffer, entry.stamp = buffer, buffer.writes
-        return buffer, entry.number, buffer.writes
-
-
-def _memory(tensor: Tensor) -> int:
-    memory: int = tensor.untyped_storage()._cdata
-    return memory
 
 
 def _versions(given: list[Tensor]) -> list[int]:
     return [-1 if tensor.is_inference() else tensor._version for tensor in given]
-
-
-def _targets(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Tensors that a call may write into: what is under out=, running statistics, or the first argument."""
-    out = kwargs.get("out")
-    if out is not None:
-        given = tensors_in((), {"out": out})
-    elif name in UNDIFFERENTIABLE_INPUTS:
-        given = tensors_in(args[1:5], kwargs)
-    elif name in ("embedding", "embedding_bag"):
-        given = tensors_in(args[1:2], {"weight": kwargs.get("weight")}) if len(args) > 3 or kwargs.get("max_norm") else []
-    else:
-        given = tensors_in(args[:1], NOTHING)
-    return [tensor for tensor in given if tensor.layout == torch.strided]
-
-
-def _own_view(twin: Tensor, buffer: Buffer | None) -> Tensor:
-    """What the user gets for a twin: a view of their own tensor where torch would give one, else a plain alias."""
-    owner = None if buffer is None or buffer.owner is None else buffer.owner()
-    if owner is None or twin._base is None or owner.dtype != twin.dtype or owner.requires_grad:
-        return twin.detach()
-    return owner.as_strided(twin.size(), twin.stride(), twin.storage_offset())
-
-
-def _view_like(base: Tensor, tensor: Tensor) -> Tensor | None:
-    """The same window on the memory of the base, as a differentiable view."""
-    if base.dtype != tensor.dtype:
-        return None
-    return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def _spot(frame: FrameType | None) -> Spot | None:

@@ -60,11 +60,11 @@ def _node(number: int, operation: Operation, listener: Any) -> Node:
 
 def _gradient(operation: Operation, listener: Any) -> Gradient:
     """Whether the gradient goes where the value goes."""
+    if operation.name in LEAVES_TENSORS:
+        return "cut"
     carried = [k for k in operation.inputs if _carries(listener.values[k])]
     if not carried:
         return "none"
-    if operation.name in LEAVES_TENSORS:
-        return "cut"
     made = [k for k in operation.outputs if k not in operation.inputs]
     if made and not any(_carries(listener.values[k]) and not _starts_anew(listener.values[k]) for k in made):
         return "cut"

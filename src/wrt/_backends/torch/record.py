@@ -24,6 +24,7 @@ from wrt._backends.torch.live import LiveRecord, Moment
 from wrt._backends.torch.plain_graph import plain_graph
 from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.tensors import Entry
+from wrt._backends.torch.twinning import twin_of
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow
 from wrt._core.frame_names import visible_tensors
@@ -102,7 +103,7 @@ class TorchRecording(LiveRecord):
             edge = torch.autograd.graph.get_gradient_edge(tensor)
         elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
             with torch._C.DisableTorchFunction(), torch.enable_grad():  # type: ignore[attr-defined]
-                self.listener.twin(tensor, entry)
+                twin_of(self.listener, tensor, entry)
             edge = entry.edge()
         elif entry.shadow is not None and buffer is not None and entry.stamp != buffer.writes:
             edge = torch.autograd.graph.get_gradient_edge(entry.shadow)
@@ -124,7 +125,9 @@ class TorchRecording(LiveRecord):
         tensor = entry()
         if tensor is None or tensor.layout != torch.strided:
             return None
-        found = self.listener.buffers.get(tensor.untyped_storage()._cdata)
+        base = tensor._base
+        root = None if base is None else self.listener.entries.get(id(base))
+        found = root.buffer if root is not None and root() is base else None
         return found if found is not None and found.writes else None
 
     def join(self, other: Any) -> Any:

@@ -74,7 +74,7 @@ def _push_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept
             pushed = linear.push(tangents(ask, columns), rung)
             if pushed is None:
                 return None
-            flat = arrays.reshape(pushed, (len(columns), -1))
+            flat = _in_numbers_of_x(ask, arrays.reshape(pushed, (len(columns), -1)))
             return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
 
         try:
@@ -86,6 +86,17 @@ def _push_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept
             return found
         report.fallbacks.append(f"{rung}: the certificate disagreed ({report.certificate})")
     return None
+
+
+def _in_numbers_of_x(ask: Ask, pushed: Array) -> Array:
+    """What was pushed has y's precision; an answer has x's."""
+    arrays, x = ask.y.record.backend.arrays, ask.x.values[0]
+    if ask.y.dtype == x.dtype or ask.x.parts[0].component:
+        return pushed
+    if not arrays.is_complex(ask.y) or arrays.is_complex(x):
+        return arrays.cast(pushed, x)
+    pairs = arrays.cast(arrays.pairs(pushed), x)
+    return arrays.complex(pairs[..., 0], pairs[..., 1])
 
 
 def holds(report: Report) -> bool:

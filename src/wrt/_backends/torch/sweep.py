@@ -147,8 +147,10 @@ class TorchLinear:
 
 
 def _dense(gradient: Tensor | None) -> Tensor | None:
-    """Sparse embedding gradients as ordinary tensors."""
-    return gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
+    """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
+    if gradient is None or (gradient.layout == torch.strided and not gradient._is_zerotensor()):
+        return gradient
+    return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()
 
 
 def _first_line(error: Exception) -> str:

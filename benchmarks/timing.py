@@ -1,0 +1,74 @@
+"""Ratios that survive a busy machine: contenders take turns, and what is reported is the median of paired ratios."""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+OUT = Path(__file__).with_name("out")
+
+
+@dataclass
+class Measured:
+    """Seconds of each contender, and how ours compares with the best of the others."""
+
+    name: str
+    seconds: dict[str, float]
+    ratio: float
+    against: str
+    limit: float | None = None
+
+    @property
+    def met(self) -> bool:
+        return self.limit is None or self.ratio <= self.limit
+
+    def __str__(self) -> str:
+        times = "  ".join(f"{name} {1000 * seconds:.3f}" for name, seconds in self.seconds.items())
+        limit = "" if self.limit is None else f" (limit {self.limit:.2f}{'' if self.met else ', MISSED'})"
+        return f"{self.name:34s} {self.ratio:6.2f}x of {self.against}{limit}\n{'':34s} ms: {times}"
+
+
+def compare(
+    name: str,
+    ours: Callable[[], Any],
+    others: dict[str, Callable[[], Any]],
+    *,
+    limit: float | None = None,
+    seconds: float = 3.0,
+    synchronize: Callable[[], None] = lambda: None,
+) -> Measured:
+    """Interleave `ours` with every other contender for a while; the ratio is to the fastest of them."""
+    contenders = {"wrt": ours, **others}
+    times: dict[str, list[float]] = {contender: [] for contender in contenders}
+    for run in contenders.values():  # warm: caches, allocators, kernels
+        for _ in range(3):
+            run()
+    gc.collect()
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds or len(times["wrt"]) < 7:
+        for contender, run in contenders.items():
+            synchronize()
+            begun = time.perf_counter()
+            run()
+            synchronize()
+            times[contender].append(time.perf_counter() - begun)
+    middle = {contender: statistics.median(each) for contender, each in times.items()}
+    against = min(others, key=lambda contender: middle[contender])
+    ratio = statistics.median(a / b for a, b in zip(times["wrt"], times[against], strict=True))
+    return Measured(name, middle, ratio, against, limit)
+
+
+def save(part: str, measured: list[Measured], **facts: Any) -> Path:
+    """The numbers as JSON, for whoever compares two runs."""
+    OUT.mkdir(exist_ok=True)
+    path = OUT / f"{part}.json"
+    told = {"machine": platform.machine(), "python": platform.python_version(), **facts}
+    path.write_text(json.dumps({**told, "measured": [asdict(one) for one in measured]}, indent=1) + "\n")
+    return path

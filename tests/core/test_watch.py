@@ -502,6 +502,17 @@ def test_libraries_are_not_watched(watching):
     assert [name for name in names(seen) if name not in ("array",)] == ["pairs_of['a']", "pairs_of['b']"]
 
 
+def test_functions_behind_every_attribute_are_not_watched(watching):
+    class Config:
+        def __getattribute__(self, name):
+            inside = box(1)
+            return inside if name == "width" else object.__getattribute__(self, name)
+
+    with watching() as seen:
+        width = Config().width
+    assert (names(seen), width[0]) == (["width"], 1)
+
+
 # What goes wrong
 
 

@@ -23,6 +23,9 @@ How: TypeAlias = Literal["bind", "append", "item", "fill", "drop"]
 FILLERS = frozenset({"extend", "insert", "update", "setdefault", "reverse", "sort"})
 """Methods of lists and dicts that can put a tensor at any place."""
 
+PROTOCOL = frozenset({"__getattr__", "__getattribute__", "__setattr__"})
+"""Functions not worth watching: they run at every touch of an attribute, and nobody asks for a name inside them."""
+
 # From 3.12 on, a loop that stays on its line makes no event per round; comprehensions are such loops.
 _LOOPS_ARE_SILENT = sys.version_info >= (3, 12)
 

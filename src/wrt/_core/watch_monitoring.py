@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from wrt._core.frame_names import FrameNames
 from wrt._core.observer import Observer
-from wrt._core.stores import stores_of
+from wrt._core.stores import PROTOCOL, stores_of
 from wrt._core.where import user_files, user_frames
 
 _monitoring: Any = getattr(sys, "monitoring", None)
@@ -136,8 +136,10 @@ class _Tool:
         """Ask for the events inside one function."""
         if id(code) not in self.codes:
             events = _monitoring.events
-            wanted = events.LINE | events.PY_RETURN | events.PY_YIELD
-            if stores_of(code).crowded:
+            wanted, stores = events.PY_RETURN | events.PY_YIELD, stores_of(code)
+            if stores.lines:
+                wanted |= events.LINE
+            if stores.crowded:
                 wanted |= events.INSTRUCTION
             _monitoring.set_local_events(self.number, code, wanted)
             self.codes[id(code)] = code
@@ -160,7 +162,7 @@ class _Tool:
         self._tell(MonitoringWatch.returned, sys._getframe(1), value)
 
     def _begin(self, happened: Happened, code: CodeType, frame: FrameType) -> Any:
-        if not user_files[code.co_filename]:
+        if not user_files[code.co_filename] or code.co_name in PROTOCOL:
             return _monitoring.DISABLE
         if get_ident() in self.watches:
             self._follow(code)

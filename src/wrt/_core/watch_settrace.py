@@ -13,6 +13,7 @@ from typing import Any
 
 from wrt._core.frame_names import FrameNames
 from wrt._core.observer import Observer
+from wrt._core.stores import PROTOCOL
 from wrt._core.where import user_files, user_frames
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -58,7 +59,8 @@ class SettraceWatch:
             local.names.finish(frame)
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        watched = user_files[frame.f_code.co_filename]
+        code = frame.f_code
+        watched = user_files[code.co_filename] and code.co_name not in PROTOCOL
         if not self.open:
             return self._closed(frame, event, arg)
         if self.previous is None:

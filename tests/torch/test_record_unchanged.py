@@ -1,4 +1,4 @@
-"""A recording changes nothing: results, random numbers, statistics, gradients, hooks, modes; also when the code raises."""
+"""A recording changes nothing: results, random numbers, statistics, gradients, hooks, modes; nor when code raises."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_questions_about_a_recording_change_nothing():
         (d(loss) / d(x)).value
         (d(y)[0, 1] / d(t["h"])[0, 1]).value
         (d(loss) / d(model))["5.weight"].value
-        t.names  # noqa: B018
-        t.graph  # noqa: B018
+        t.names
+        t.graph
 
 
 def test_no_grad_and_inference_stay_what_they_are():
@@ -157,7 +157,7 @@ def test_values_of_dead_tensors_are_not_kept_unless_asked_for():
         h = torch.ones(3) * 2
         del h
     with pytest.raises(wrt.errors.NotRecorded, match="values=True"):
-        t["h"].value  # noqa: B018
+        t["h"].value
     with wrt.record(values=True) as t:
         h = torch.ones(3) * 2
         del h

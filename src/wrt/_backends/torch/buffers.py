@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
 from wrt._core.where import Spot
 
-Tensor = torch.Tensor
 Geometry = tuple[Any, Any, int]  # size, stride, storage offset
 
 
@@ -42,7 +42,8 @@ class Buffer:
     __slots__ = ("__weakref__", "_owner", "adopted", "base", "base_geometry", "length", "versions", "writes")
 
     def __init__(self, base: Tensor, before: GradientEdge | None = None) -> None:
-        self.base: Tensor | None = base  # the user's own tensor once it requires grad, its twin before; None after the run
+        # the user's own tensor once it requires grad, its twin before; None after the run
+        self.base: Tensor | None = base
         self.base_geometry = geometry(base)
         self.length = base.untyped_storage().nbytes() // base.element_size()
         self.adopted = False

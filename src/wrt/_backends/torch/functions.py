@@ -29,7 +29,7 @@ def followed(listener: Listener) -> Iterator[None]:
             return run(*args, **kwargs)
 
         def call(*given: Any, **named: Any) -> Any:
-            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            with torch._C.DisableTorchFunction():
                 return run(*given, **named)
 
         call.__name__ = cls.__name__
@@ -38,7 +38,7 @@ def followed(listener: Listener) -> Iterator[None]:
         listener.kept[len(listener.operations) - 1] = (cls, *boxed)  # to run it again beside its own backward
         return result
 
-    torch.autograd.Function.apply = classmethod(apply)  # type: ignore[assignment, method-assign]
+    torch.autograd.Function.apply = classmethod(apply)
     try:
         yield
     finally:

@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 _PROPERTIES = (
     "shape dtype device layout ndim is_leaf requires_grad grad_fn _version _base names is_cuda is_cpu is_sparse "
@@ -15,11 +14,11 @@ _PROPERTIES = (
     "_grad _cdata is_mps is_xpu"
 ).split()
 _METHODS = (
-    "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous element_size "
-    "data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ get_device "
-    "_is_view has_names is_same_size is_set_to is_pinned is_shared retain_grad "
-    "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim "
-    "_nnz is_coalesced __reduce_ex__ __cuda_array_interface__ __array_wrap__"
+    "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous "
+    "element_size data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ "
+    "get_device _is_view has_names is_same_size is_set_to is_pinned is_shared retain_grad "
+    "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim _nnz "
+    "is_coalesced __reduce_ex__ __cuda_array_interface__ __array_wrap__"
 ).split()
 
 
@@ -48,28 +47,33 @@ PLAIN: frozenset[Any] = frozenset(
 """Questions about a tensor that read no numbers and make no value: passed through, not recorded."""
 
 VERBATIM = frozenset(
-    "detach detach_ data item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ __contains__ "
-    "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ _make_subclass "
-    "is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ set_grad_enabled "
-    "_set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= autograd.grad".split()
+    (
+        "detach detach_ data item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ __contains__ "
+        "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ "
+        "_make_subclass is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ "
+        "set_grad_enabled _set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= "
+        "autograd.grad"
+    ).split()
 )
 """Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
 
-KINKED = frozenset("max min maximum minimum fmax fmin amax amin abs absolute".split())
-"""Functions with a kink or a tie: their arguments are kept (copied only if overwritten), to look at both sides of it."""
+KINKED = frozenset(["max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin", "abs", "absolute"])
+"""Functions with a kink or a tie: their arguments are kept (copied if overwritten), to look at both sides of it."""
 
 REMEMBERED = KINKED | {"detach_", "data=", "requires_grad_", "requires_grad="}
 """Calls of which more than inputs and outputs is noted."""
 
 LEAVES_TENSORS = frozenset(
-    "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose equal "
-    "__dlpack__".split()
+    (
+        "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose "
+        "equal __dlpack__"
+    ).split()
 )
 """The value goes on as a Python or NumPy object; the gradient cannot."""
 
 
 UNDIFFERENTIABLE_INPUTS = frozenset({"batch_norm", "instance_norm"})
-"""Running statistics among the inputs: torch refuses them if they require grad, so only what is normalized gets a twin."""
+"""Running statistics among the inputs: torch refuses them if they require grad; only what is normalized gets a twin."""
 
 REFUSALS = (
     "not differentiable with respect to",
@@ -101,6 +105,6 @@ def writes_in_place(func: Any) -> bool:
     name = name_of(func)
     if name in ("__setitem__", "batch_norm", "instance_norm", "embedding", "embedding_bag", "data=", "set_"):
         return True
-    if name.startswith("__i") and name.endswith("__") and name not in ("__invert__", "__index__", "__int__", "__init__"):
-        return True
+    if name.startswith("__i") and name.endswith("__"):
+        return name not in ("__invert__", "__index__", "__int__", "__init__")
     return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "detach_")

@@ -1,7 +1,7 @@
 """Which line of the user's made an autograd node.
 
-An operation notes the node of its result. Nodes it made on the way (a composite operation leaves several) are those that
-can be reached from there and were not made by an earlier operation.
+An operation notes the node of its result. Nodes it made on the way (a composite operation leaves several) are those
+that can be reached from there and were not made by an earlier operation.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ kept alive. What the notes mean is worked out when somebody asks.
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
@@ -28,7 +29,6 @@ from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
 from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
 
-Tensor = torch.Tensor
 NOTHING: dict[str, Any] = {}
 
 
@@ -54,7 +54,7 @@ class Operation(NamedTuple):
     inputs: list[int]
     outputs: list[int]
     spot: Spot | None
-    off: tuple[str, str] | None  # gradients were off: how, and the library function the user's line had called
+    off: tuple[str, tuple[CodeType, ...]] | None  # gradients were off: how, and the library functions on the way here
     module: str
     written: tuple[tuple[Buffer, int, int], ...]
 
@@ -111,7 +111,10 @@ class Listener(TorchFunctionMode):
             plain, replaced = twins_for(self, given, entries)
         if writes_in_place(func) or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
             before_writes(self, name, args, kwargs)
-        versions = [tensor._version for tensor in given] if enabled else _versions(given)
+        try:
+            versions = [tensor._version for tensor in given]
+        except RuntimeError:  # inference tensors have no version
+            versions = _versions(given)
         if replaced:
             result = run_on_twins(func, name, args, kwargs, replaced)
             result = handed_back(self, result, given, entries, replaced, plain)
@@ -254,10 +257,10 @@ def _spot(frame: FrameType | None) -> Spot | None:
     return None
 
 
-def _off(frame: FrameType | None) -> tuple[str, str]:
-    """How gradients are switched off, and which library function the user's line had called."""
-    called = ""
+def _off(frame: FrameType | None) -> tuple[str, tuple[CodeType, ...]]:
+    """How gradients are switched off, and the library functions between the user's line and here, the innermost first."""
+    called = []
     while frame is not None and not user_files[frame.f_code.co_filename]:
-        called = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
+        called.append(frame.f_code)
         frame = frame.f_back
-    return ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad"), called
+    return ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad"), tuple(called)

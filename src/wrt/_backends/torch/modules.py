@@ -38,7 +38,8 @@ class ModulePaths:
 
     def roots(self) -> list[torch.nn.Module]:
         """The outermost modules that were called and still exist."""
-        return [module for reference, path in self._paths.values() if path == "" and (module := reference()) is not None]
+        found = [reference() for reference, path in self._paths.values() if path == ""]
+        return [module for module in found if module is not None]
 
 
 def without_wrappers(path: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from wrt._backends.torch import checkpoints, events, functions, modules
@@ -34,8 +35,6 @@ from wrt._core.value import Part, Side, Value
 from wrt._core.watch import Watcher
 from wrt._core.where import Where, place, user_frame
 from wrt.errors import NotRecorded, WrongIndex
-
-Tensor = torch.Tensor
 
 
 class TorchRecording(LiveRecord):
@@ -75,11 +74,13 @@ class TorchRecording(LiveRecord):
         visible = [] if frame is None else [*visible_tensors(frame, _is_tensor).items()]
         for root in self.paths.roots():
             visible += [(modules.without_wrappers(path), tensor) for path, tensor in root.named_parameters()]
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+        with torch._C.DisableTorchFunction():
             for name, tensor in visible:
-                if isinstance(tensor, Tensor) and id(tensor) in known and known[id(tensor)]() is tensor:
-                    if id(known[id(tensor)]) not in named or isinstance(tensor, torch.nn.Parameter):
-                        self.name(name, tensor, frame)
+                entry = known.get(id(tensor))
+                if entry is None or entry() is not tensor:
+                    continue
+                if id(entry) not in named or isinstance(tensor, torch.nn.Parameter):
+                    self.name(name, tensor, frame)
 
     def bound(self, binding: Binding) -> Value:
         """The Value that a name stands for."""
@@ -102,7 +103,7 @@ class TorchRecording(LiveRecord):
         if tensor is not None and tensor.requires_grad:
             edge = torch.autograd.graph.get_gradient_edge(tensor)
         elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
-            with torch._C.DisableTorchFunction(), torch.enable_grad():  # type: ignore[attr-defined]
+            with torch._C.DisableTorchFunction(), torch.enable_grad():
                 twin_of(self.listener, tensor, entry)
             edge = entry.edge()
         elif entry.shadow is not None and buffer is not None and entry.stamp != buffer.writes:
@@ -136,7 +137,7 @@ class TorchRecording(LiveRecord):
     # ---------------------------------------------------------------- meaning of elements
 
     def side(self, value: Value, elements: Elements) -> Side:
-        entry = getattr(value.key, "entry", None)
+        entry: Any = getattr(value.key, "entry", None)
         buffer = None if entry is None else self.buffer_of(entry)
         if buffer is None:
             return super().side(value, elements)
@@ -190,7 +191,7 @@ class TorchRecording(LiveRecord):
     # ---------------------------------------------------------------- writes
 
     def writes(self, value: Value) -> list[Write]:
-        entry = getattr(value.key, "entry", None)
+        entry: Any = getattr(value.key, "entry", None)
         buffer = None if entry is None else self.buffer_of(entry)
         if buffer is None:
             return []
@@ -205,7 +206,7 @@ class TorchRecording(LiveRecord):
         return told
 
     def at(self, value: Value, k: int) -> tuple[Value, Elements]:
-        entry = getattr(value.key, "entry", None)
+        entry: Any = getattr(value.key, "entry", None)
         buffer = None if entry is None else self.buffer_of(entry)
         if buffer is None:
             if k == 0:
@@ -325,7 +326,7 @@ def tap(name: str, tensor: Tensor, frame: FrameType | None) -> None:
     """Name a tensor in every recording of this thread that is running."""
     for recording in RECORDINGS:
         if recording.running and recording.thread == threading.get_ident():
-            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            with torch._C.DisableTorchFunction():
                 recording.name(name, tensor, frame)
 
 
@@ -349,7 +350,7 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
     def bound(binding: Binding) -> None:
         held = weakly()
         if held is not None:
-            with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            with torch._C.DisableTorchFunction():
                 binding.object = held.listener.entry(binding.object)  # a stand-in: names keep no tensor alive
             held.names.add(binding)
 
@@ -408,7 +409,7 @@ def _leave(record: TorchRecording) -> Callable[[str, list[Tensor], list[Tensor]]
     def leave(path: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         if not path:
             return
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+        with torch._C.DisableTorchFunction():
             for k, tensor in enumerate(inputs):
                 record.name(f"{path}.input" if len(inputs) == 1 else f"{path}.input[{k}]", tensor)
             for k, tensor in enumerate(outputs):
@@ -467,7 +468,9 @@ def as_values(record: TorchRecording, tree: Any) -> Any:
     return pytree.tree_map(value, tree)
 
 
-def trace(backend: Any, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, values: bool = False) -> TorchRecording:
+def trace(
+    backend: Any, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, values: bool = False
+) -> TorchRecording:
     """Run f once, for real, and remember the run."""
     if isinstance(f, torch.nn.Module):
         module: torch.nn.Module | None = f

@@ -11,8 +11,7 @@ from collections.abc import Sized
 from typing import Any, NamedTuple
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 class Box:

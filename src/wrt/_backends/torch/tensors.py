@@ -6,29 +6,29 @@ import weakref
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch.buffers import Buffer
 from wrt._core.index import Shape
-
-Tensor = torch.Tensor
 
 
 class Entry(weakref.ref[torch.Tensor]):
     """One tensor object of the user's run: a weak reference that stands in for it, called to get the tensor.
 
     It is also the note of the value the tensor has now: `number` in the graph, shape, dtype, where gradients enter
-    (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` is its differentiable twin
-    on the same memory, if it does not require grad itself. Made for every operation, so it holds little.
+    (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` is its differentiable
+    twin on the same memory, if it does not require grad itself. Made for every operation, so it holds little.
     """
 
     __slots__ = (
-        "buffer", "dtype", "geometry", "node", "number", "operation", "output", "requires_grad", "shadow", "shape", "stamp"
-    )  # fmt: skip
+        "buffer", "dtype", "geometry", "node", "number", "operation", "output", "requires_grad", "shadow", "shape",
+        "stamp",
+    )
     __hash__ = object.__hash__
 
     def __new__(cls, tensor: Tensor, number: int, operation: int | None) -> Entry:
-        return super().__new__(cls, tensor, _gone)  # type: ignore[call-arg]
+        return super().__new__(cls, tensor, _gone)
 
     def __init__(self, tensor: Tensor, number: int, operation: int | None) -> None:
         self.number = number
@@ -61,7 +61,9 @@ class Entry(weakref.ref[torch.Tensor]):
         tensor = self()
         if tensor is not None:
             return tensor.device
-        device: torch.device = self.node._input_metadata[self.output].device if self.node is not None else torch.device("cpu")
+        if self.node is None:
+            return torch.device("cpu")
+        device: torch.device = self.node._input_metadata[self.output].device
         return device
 
     def edge(self) -> GradientEdge | None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 _SOURCE = torch.zeros((), requires_grad=True)  # makes autograd record; never receives a gradient
 

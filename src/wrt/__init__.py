@@ -4,6 +4,7 @@ from wrt import errors
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
+from wrt._notation.why import why
 from wrt._run.options import options
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "record",
     "tap",
     "trace",
+    "why",
 ]
 __version__ = "0.1.0"

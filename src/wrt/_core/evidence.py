@@ -22,7 +22,7 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 class Event:
     """A change of state that is no operation: a backward, an optimizer built, a tape closed.
 
-    `at` is the number of operations that ran before it, `values` the tensors it is about, `words` whatever its kind needs.
+    `at` is the number of operations that ran before it, `values` the tensors it is about, `words` what its kind needs.
     """
 
     kind: str
@@ -67,13 +67,19 @@ class Evidence(Protocol):
         """Why gradients were switched off while it ran: "no_grad", "inference_mode", "tape_closed", or ""."""
 
     def via(self, node: Node) -> str:
-        """The library function that the user's line called, where the operation came from inside one: `norm`, `sample`."""
+        """The library function that the user's line called, where one made the operation: `norm`, `sample`."""
 
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
         """The gradient of sum(seed * y) with respect to every value on the way, by one pass of the engine."""
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         """One operation's own pull, without anything around it: a cotangent for each of its inputs."""
+
+    def push(self, node: Node, place: int, tangent: Numbers) -> list[Numbers | None] | None:
+        """How the outputs of one operation move when its input at this place does; None where it cannot be told."""
+
+    def value(self, tensor: int) -> Numbers | None:
+        """The numbers a value had, where somebody still holds them."""
 
     def saved(self, node: Node) -> dict[str, Numbers]:
         """Numbers that an operation kept for its backward, by the name it has for them."""

@@ -51,6 +51,10 @@ class TorchBackend:
         recorded = record.known(obj) if record.RECORDINGS else None
         return self.live.lift(obj) if recorded is None else recorded
 
+    def recorded(self, obj: torch.Tensor) -> Value | None:
+        """Its Value in the latest recording that saw it, whatever its dtype; None where no recording did."""
+        return record.known(obj)
+
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The tensors of a module or a container, and how to put answers in their places."""
         if isinstance(obj, torch.Tensor):

@@ -1,0 +1,97 @@
+"""`wrt.why` and `wrt.check`: what is asked, found in its recording and examined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wrt import _backends
+from wrt._core.finding import Findings
+from wrt._core.index import Elements
+from wrt._core.value import Value
+from wrt._notation.d import Differential
+from wrt._notation.trace import Handle, Trace, trace
+from wrt._why.question import Question
+from wrt._why.raised import raised
+from wrt._why.why import examine
+from wrt.errors import NotATensor, NotRecorded
+
+
+def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
+    """Why a gradient is missing, zero, not finite or wrong; false when nothing is.
+
+    `why(y, x)` asks about tensors, handles or `d(...)` of a recorded run, `why(f, *args)` runs a function first, and
+    `why(error)` explains an exception.
+
+    >>> import torch, wrt
+    >>> with wrt.record():
+    ...     x = torch.tensor([1.0, 2.0], requires_grad=True)
+    ...     y = (x.detach() * 3).sum()
+    >>> [finding.cause for finding in wrt.why(y, x)]
+    ['detach']
+    """
+    if isinstance(y, BaseException):
+        return raised(y)
+    if callable(y) and not _is_side(y):
+        t = trace(y, *args, **kwargs)
+        return all_of(t)
+    if len(args) != 1:
+        raise NotATensor(
+            f"why() of {1 + len(args)} things",
+            "it asks about y and x, about a function and its arguments, or about an exception",
+            "write wrt.why(y, x), wrt.why(f, x) or wrt.why(error)",
+        )
+    return between(_place(y), _place(args[0]), _spoken(y), _spoken(args[0]))
+
+
+def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements], of: str, by: str) -> Findings:
+    """The examination of one pair within one recording."""
+    record = y[0]
+    numbers = record.numbered(y[1]), record.numbered(x[1])
+    if numbers[0] is None or numbers[1] is None:
+        raise _unknown()
+    names = (y[1].name or of or "y", x[1].name or by or "x")
+    rows = None if y[2].everything else y[2].positions.reshape(-1)
+    columns = None if x[2].everything else x[2].positions.reshape(-1)
+    question = Question(record.evidence(), *numbers, names, rows, columns, record.where(x[1]))
+    return examine(question)
+
+
+def all_of(t: Trace) -> Findings:
+    """Everything that looks wrong in a run: for each input and each parameter that should have a gradient."""
+    from wrt._notation.survey import survey
+
+    return survey(t)
+
+
+def _place(obj: Any) -> tuple[Any, Value, Elements]:
+    """The recording, the Value and the elements that are meant."""
+    if isinstance(obj, Handle):
+        value, elements = obj.__wrt_differential__()
+        return obj._recording, value, elements
+    if isinstance(obj, Differential):
+        return obj.value.record, obj.value, obj.elements
+    for backend in _backends.loaded():
+        find = getattr(backend, "recorded", None)
+        if find is not None and backend.owns(obj):
+            value = find(obj)
+            if value is not None:
+                return value.record, value, Elements.all(value.shape)
+    raise _unknown()
+
+
+def _is_side(obj: Any) -> bool:
+    return isinstance(obj, (Handle, Differential)) or any(b.owns(obj) and b.tree(obj) is None for b in _backends.loaded())
+
+
+def _spoken(obj: Any) -> str:
+    return ""
+
+
+def _unknown() -> NotRecorded:
+    return NotRecorded(
+        "why() of a tensor that no recording has seen",
+        "a diagnosis needs the run: its lines, its writes, what was cut where",
+        "run the code inside `with wrt.record():`, or ask wrt.why(f, x)",
+    )
+
+

@@ -1,0 +1,1 @@
+"""Why a gradient is missing, zero, not finite or wrong."""

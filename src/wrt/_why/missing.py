@@ -1,0 +1,239 @@
+"""No gradient at all: the first event at which the value goes on and the gradient does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._why.cause import by_operation, key, ops
+from wrt._why.paths import SHAPE_ONLY, Stop, follow
+from wrt._why.question import Question
+from wrt._why.twins import recomputed
+
+REMOVABLE = frozenset(
+    ["detach", "dot_data", "no_grad", "inference_mode", "retensor", "parameter_wrap", "numpy_roundtrip", "stop_gradient",
+     "copied_module", "sample_no_reparam", "checkpoint_reentrant", "detached_hidden_state", "tape_closed", "state_assign"]
+)  # fmt: skip
+INDEX_TOO = ops("max min cummax cummin sort topk kthvalue median mode msort TopKV2 nanmedian top_k")
+MOVES = ops("to type double float half bfloat16 cuda cpu type_as")
+
+
+def missing(question: Question) -> list[Finding]:
+    """Why no gradient of y reaches x, the most likely reason first."""
+    evidence, route = question.evidence, question.route
+    graph = evidence.graph
+    if not _is_float(graph.tensors[route.x].dtype):
+        dtype = graph.tensors[route.x].dtype
+        where = question.where_made(route.x)
+        return [question.finding("int_input", where, f"{question.names[1]} is {dtype}", certain=True)]
+    if route.stops:
+        return _stopped(question)
+    if route.reaches and not route.connected:
+        return [_not_followed(question)]
+    return list(_apart(question))
+
+
+def _is_float(dtype: str) -> bool:
+    return "float" in dtype or "complex" in dtype or dtype.startswith("bf") or dtype == "resource"
+
+
+# ---------------------------------------------------------------- the path is cut
+
+
+def _stopped(question: Question) -> list[Finding]:
+    found = []
+    seen: set[int] = set()
+    for stop in question.route.stops:
+        if stop.node.id not in seen:
+            seen.add(stop.node.id)
+            found.append(_stop(question, stop))
+    found.sort(key=lambda finding: finding.cause not in REMOVABLE)  # stable: among equals the first in time
+    fresh = _fresh_leaf(question, found[0])
+    return [fresh, *found[1:]] if fresh is not None else found
+
+
+def _stop(question: Question, stop: Stop) -> Finding:
+    slug, node = stop_cause(question, stop)
+    graph = question.evidence.graph
+    gone = graph.tensors[stop.output]
+    words = f"{node.op} takes a value with a gradient and gives one without ({gone.dtype}{list(gone.shape)})"
+    off = question.evidence.off(node)
+    if off:
+        words += f", under {off}"
+    sentence = f"{_spoken(node, slug)} cuts the path from {question.names[1]} to {question.names[0]}"
+    return question.finding(slug, node, words, certain=True, sentence=sentence)
+
+
+def _spoken(node: Node, slug: str) -> str:
+    return f"{node.op} under {slug}" if slug in ("no_grad", "inference_mode") else node.op
+
+
+def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
+    """The cause behind a stop, and the operation to blame."""
+    evidence, node = question.evidence, stop.node
+    copied = _copied(question, stop)
+    if copied is not None:
+        return "copied_module", copied
+    slug = by_operation("stops").get(key(node.op), "")
+    dtype = evidence.graph.tensors[stop.output].dtype
+    if slug in ("argmax", "sort_indices") and _is_float(dtype) and key(node.op) in INDEX_TOO:
+        slug = ""
+    if slug in ("integer_cast", "retensor") and _is_float(dtype) and key(node.op) in MOVES:
+        slug = ""
+    if slug in ("detach", "dot_data", "stop_gradient"):
+        slug = "numpy_roundtrip" if _to_numpy(question, stop) else slug
+        return ("detached_hidden_state" if _recurrent(question, stop) else slug), node
+    if slug:
+        return slug, node
+    via, off = evidence.via(node), evidence.off(node)
+    if off and ".distributions." in via:
+        return "sample_no_reparam", node
+    if off and "checkpoint" in via:
+        return "checkpoint_reentrant", node
+    if off:
+        return off, node
+    if not _is_float(dtype):
+        return ("comparison" if dtype == "bool" else "integer_output"), node
+    return ("custom_backward_none" if node.gradient == "custom" else "no_derivative"), node
+
+
+def _copied(question: Question, stop: Stop) -> Node | None:
+    """Whether the cut value went straight into the parameter of a copied module."""
+    evidence = question.evidence
+    values = {stop.output}
+    for node in evidence.graph.nodes[stop.node.id :]:
+        if values.isdisjoint(node.inputs) and node is not stop.node:
+            continue
+        if node.op == "Parameter of a copy":
+            return stop.node
+        if "load_state_dict" in evidence.via(node):
+            return node
+        if key(node.op) in ("clone", "detach", "data", "copy", "setitem", "contiguous", "to"):
+            values.update(node.outputs)
+    return None
+
+
+def _to_numpy(question: Question, stop: Stop) -> bool:
+    """`.detach().numpy()`: the detach only serves the step out of the framework."""
+    values = {stop.output}
+    for node in question.evidence.graph.nodes[stop.node.id + 1 :]:
+        if values.isdisjoint(node.inputs):
+            continue
+        slug = by_operation("stops").get(key(node.op))
+        if slug == "numpy_roundtrip":
+            return True
+        if key(node.op) in ("cpu", "to", "contiguous", "squeeze", "flatten", "resolveconj", "resolveneg"):
+            values.update(node.outputs)
+    return False
+
+
+def _recurrent(question: Question, stop: Stop) -> bool:
+    """Whether the cut value goes back into the code that made it: the same weights before and after the cut."""
+    evidence = question.evidence
+    graph = evidence.graph
+    before = {k for k in _above(question, stop.node.inputs) if graph.tensors[k].node is None or _is_parameter(question, k)}
+    after: set[int] = {stop.output}
+    for node in graph.nodes[stop.node.id + 1 :]:
+        if after.isdisjoint(node.inputs) or key(node.op) in SHAPE_ONLY:
+            continue
+        weights = {k for k in node.inputs if k not in after and k != question.route.x}
+        shared = weights & before
+        if shared and question.route.needed.intersection(node.outputs):
+            return True
+        after.update(k for k in node.outputs if k in question.route.needed)
+    return False
+
+
+def _is_parameter(question: Question, tensor: int) -> bool:
+    node = question.evidence.graph.producer(tensor)
+    return node is not None and (node.op.startswith("Parameter") or node.write is not None)
+
+
+def _above(question: Question, numbers: tuple[int, ...]) -> set[int]:
+    found = set(numbers)
+    for node in reversed(question.evidence.graph.nodes):
+        if not found.isdisjoint(node.outputs):
+            found.update(node.inputs)
+    return found
+
+
+def _fresh_leaf(question: Question, first: Finding) -> Finding | None:
+    """`loss.requires_grad_()` on a result that had lost its graph."""
+    evidence = question.evidence
+    start = evidence.starts(question.y)
+    if start is None or start < 0 or evidence.graph.producer(question.y) is None:
+        return None
+    setter = evidence.graph.nodes[start]
+    words = f"{setter.where} sets requires_grad on {question.names[0]}, which had lost its graph here: {first.evidence}"
+    return question.finding("fresh_leaf_loss", first.where, words, certain=True, also=(first.cause,))
+
+
+# ---------------------------------------------------------------- x itself
+
+
+def _not_followed(question: Question) -> Finding:
+    """The value of x reaches y, but the engine was not following x when it was used."""
+    evidence, route = question.evidence, question.route
+    name = question.names[1]
+    start = evidence.starts(route.x)
+    if start is not None:
+        setter = evidence.graph.nodes[start]
+        used = route.uses[0]
+        words = f"{used.op} at {used.where} had used {name} before"
+        return question.finding("late_requires_grad", setter, words, certain=True)
+    would = follow(evidence, route.y, route.x, -1)
+    words = f"{name} is used by {route.uses[0].op} at {route.uses[0].where}, with requires_grad=False"
+    where = question.where_made(route.x)
+    return question.finding("not_requires_grad", where, words, certain=bool(route.uses) and would.reaches)
+
+
+# ---------------------------------------------------------------- y does not come from x
+
+
+def _apart(question: Question) -> Iterator[Finding]:
+    route = question.route
+    yield from _left(question)
+    twin = recomputed(question)
+    if twin is not None:
+        yield twin
+        return
+    graph = question.evidence.graph
+    certain = not route.left
+    name, of = question.names[1], question.names[0]
+    if not any(graph.tensors[k].node is None or graph.tensors[k].requires_grad for k in route.needed - {question.y}):
+        words = f"{of} is a constant: nothing that can be differentiated went into it"
+        yield question.finding("unused_input", question.where_made(question.y), words, certain=certain)
+        return
+    dropped = dead_end(question)
+    if dropped is not None:
+        words = f"what {dropped.op} makes of {name} is never used again"
+        yield question.finding("unused_input", dropped, words, certain=certain)
+        return
+    words = f"no operation on the way to {of} takes {name}"
+    yield question.finding("unused_input", question.where_made(route.x), words, certain=certain)
+
+
+def dead_end(question: Question) -> Node | None:
+    """The last operation that made something of x which nobody used."""
+    route = question.route
+    for node in reversed(question.evidence.graph.nodes):
+        carried = not route.value.isdisjoint(node.inputs) and bool(node.outputs) and node.write is None
+        if carried and route.needed.isdisjoint(node.outputs) and not node.op.startswith(("grad", "Parameter")):
+            slug = by_operation("stops").get(key(node.op))
+            if slug is None and not question.evidence.off(node):
+                return node
+    return None
+
+
+def _left(question: Question) -> Iterator[Finding]:
+    """Numbers that were read out of the framework may have come back as constants; nobody recorded how."""
+    found = []
+    last = max((n.id for n in question.evidence.graph.nodes if not question.route.needed.isdisjoint(n.outputs)), default=-1)
+    for node in question.route.left:
+        slug = by_operation("stops").get(key(node.op))
+        if slug is not None and node.id < last:
+            words = f"{node.op} takes the number out; whether {question.names[0]} uses it was not recorded"
+            found.append(question.finding(slug, node, words, certain=False))
+    found.sort(key=lambda finding: finding.cause == "comparison")
+    yield from found

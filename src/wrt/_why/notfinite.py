@@ -1,0 +1,118 @@
+"""The gradient is NaN or infinite: follow it to the operation where a finite cotangent becomes one that is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._why.cause import by_operation, key, ops
+from wrt._why.question import Question
+
+WHERE = ops("where SelectV2 Select select_n masked_fill select")
+GUARDS = ops("clamp clip clamp_min clamp_max add sub maximum minimum Maximum Minimum AddV2 ClipByValue max min neg Neg")
+NARROW = ("float16", "bfloat16", "half")
+
+
+def is_not_finite(question: Question) -> bool:
+    gradient = question.gradient
+    return gradient is not None and not bool(np.all(np.isfinite(gradient[question.mask])))
+
+
+def not_finite(question: Question) -> list[Finding]:
+    """Where the first number that is not finite was born."""
+    return [_born(question, node) for node in _births(question)]
+
+
+def _births(question: Question) -> list[Node]:
+    """Operations whose backward makes it out of finite cotangents, on the way from x; the first one met is enough."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    waiting = [question.route.x]
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for node in question.route.consumers(value):
+            arrives = [question.cotangents.get(k) for k in node.outputs]
+            if _makes(question, node, value, [None if c is None else np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0) for c in arrives]):
+                if node not in found:
+                    found.append(node)
+            elif _makes(question, node, value, arrives):
+                waiting += [k for k, c in zip(node.outputs, arrives, strict=True) if c is not None and not np.all(np.isfinite(c))]
+    return sorted(found, key=lambda node: node.id)
+
+
+def _makes(question: Question, node: Node, value: int, arrives: list[object]) -> bool:
+    """Whether the operation's own pull of these cotangents is not finite at this input."""
+    pulled = question.evidence.local(node, arrives)  # type: ignore[arg-type]
+    mine = [g for number, g in zip(node.inputs, pulled, strict=True) if number == value and g is not None]
+    return any(not np.all(np.isfinite(g)) for g in mine)
+
+
+def _born(question: Question, node: Node) -> Finding:
+    evidence = question.evidence
+    armed = _infinite_slope(question, node)
+    slug, words = _own_cause(question, node)
+    discarding = _discarded_by(question, node) if armed else None
+    if discarding is not None:
+        words = f"the slope of {node.op} is not finite here, and {discarding.op} at {discarding.where} discards the branch: 0 * inf"
+        return question.finding("where_nan_trap", node, words, certain=True, also=(slug,))
+    dtype = evidence.graph.tensors[node.inputs[0]].dtype
+    guard = evidence.graph.producer(node.inputs[0]) if node.inputs else None
+    if dtype in NARROW and _guarded(question, node):
+        words = f"the guard before {node.op} does nothing in {dtype}: {words}"
+        return question.finding("low_precision", node, words, certain=guard is not None, also=(slug,))
+    return question.finding(slug, node, words, certain=slug in by_operation("breaks").values())
+
+
+def _own_cause(question: Question, node: Node) -> tuple[str, str]:
+    """The cause by the operation, refined by the numbers it kept."""
+    table = by_operation("breaks")
+    via = table.get(key(question.evidence.via(node)))
+    slug = via if via == "norm_at_zero" else table.get(key(node.op)) or via or "domain_edge"
+    kept = question.evidence.saved(node)
+    numbers = kept.get("self", kept.get("result"))
+    words = f"a finite gradient arrives at {node.op}, and one that is not finite leaves"
+    if numbers is not None and numbers.size and slug in ("sqrt_at_zero", "log_zero"):
+        argument = numbers**2 if "self" not in kept else numbers
+        if np.any(np.isnan(argument)) or np.any(argument < 0) and not np.any(argument == 0):
+            slug = "domain_edge" if key(node.op) not in ("log1p",) else slug
+        words += f"; its smallest argument is {np.nanmin(argument):.3g}" if not np.all(np.isnan(argument)) else ""
+    return slug, words
+
+
+def _infinite_slope(question: Question, node: Node) -> bool:
+    """Whether even a zero cotangent comes back as something that is not finite."""
+    zeros = [np.zeros(question.evidence.graph.tensors[k].shape) for k in node.outputs]
+    pulled = question.evidence.local(node, list(zeros))
+    return any(g is not None and not np.all(np.isfinite(g)) for g in pulled)
+
+
+def _discarded_by(question: Question, node: Node) -> Node | None:
+    """A where() downstream that gives this operation's result no cotangent where the slope is infinite."""
+    after = set(node.outputs)
+    for later in question.route.path:
+        if later.id <= node.id or after.isdisjoint(later.inputs):
+            continue
+        if key(later.op) in WHERE:
+            zeros = [c for k in later.inputs if k in after and (c := question.cotangents.get(k)) is not None]
+            if any(bool(np.any(c == 0)) for c in zeros):
+                return later
+        after.update(later.outputs)
+    return None
+
+
+def _guarded(question: Question, node: Node) -> bool:
+    """Whether something before the operation was meant to keep its argument inside the domain."""
+    graph = question.evidence.graph
+    value: int | None = node.inputs[0]
+    for _ in range(3):
+        maker = None if value is None else graph.producer(value)
+        if maker is None:
+            return False
+        if key(maker.op) in GUARDS and key(maker.op) not in ("neg",):
+            return True
+        value = maker.inputs[0] if maker.inputs else None
+    return False

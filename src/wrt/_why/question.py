@@ -1,0 +1,98 @@
+"""A question to `why`: which elements of which value, with respect to which elements of which value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.evidence import Evidence, Numbers
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._core.protocol import random_signs
+from wrt._core.where import Where
+from wrt._why.cause import causes
+from wrt._why.paths import Route, follow
+
+SEED = 7_001
+
+
+@dataclass
+class Question:
+    """`rows` and `columns` are flat positions; None means all of them."""
+
+    evidence: Evidence
+    y: int
+    x: int
+    names: tuple[str, str] = ("y", "x")
+    rows: npt.NDArray[np.int64] | None = None
+    columns: npt.NDArray[np.int64] | None = None
+    made: Where | None = None
+    """Where x was made, if the recording knows it otherwise than by an operation."""
+
+    @cached_property
+    def route(self) -> Route:
+        """From the latest value of x that went into y; a parameter may have been updated since."""
+        moments = self.evidence.moments(self.x)
+        routes = [follow(self.evidence, self.y, k, self.evidence.starts(k)) for k in moments[:8]]
+        for route in routes:
+            if route.reaches:
+                return route
+        return max(routes, key=lambda route: len(route.uses))
+
+    @cached_property
+    def seed(self) -> Numbers:
+        """One number: itself. Several: signs that do not cancel."""
+        shape = self.evidence.graph.tensors[self.y].shape
+        size = int(np.prod(shape)) if shape else 1
+        weights = np.ones(1) if size == 1 else random_signs(1, size, SEED)[0]
+        if self.rows is not None:
+            kept = np.zeros(size)
+            kept[self.rows] = weights[self.rows]
+            weights = kept
+        return weights.reshape(shape)
+
+    @cached_property
+    def cotangents(self) -> dict[int, Numbers | None]:
+        return self.evidence.cotangents(self.y, self.seed)
+
+    @property
+    def gradient(self) -> Numbers | None:
+        return self.cotangents.get(self.route.x)
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """The elements of x that are asked about."""
+        shape = self.evidence.graph.tensors[self.route.x].shape
+        if self.columns is None:
+            return np.ones(shape, dtype=bool)
+        flat = np.zeros(int(np.prod(shape)) if shape else 1, dtype=bool)
+        flat[self.columns] = True
+        return flat.reshape(shape)
+
+    def where_made(self, tensor: int) -> Where | None:
+        """The user's line that made a value."""
+        for moment in reversed(self.evidence.moments(tensor)):
+            node = self.evidence.graph.producer(moment)
+            if node is not None and node.where is not None:
+                return node.where
+        return self.made if tensor in self.evidence.moments(self.x) else None
+
+    def finding(
+        self,
+        slug: str,
+        where: Where | Node | None,
+        evidence: str,
+        *,
+        certain: bool,
+        sentence: str = "",
+        also: tuple[str, ...] = (),
+    ) -> Finding:
+        """A Finding in the words of its cause."""
+        cause = causes()[slug]
+        place = where.where if isinstance(where, Node) else where
+        y, x = self.names
+        remedy = cause.remedy.replace("{x}", x).replace("{y}", y)
+        return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, certain, evidence, remedy, also)

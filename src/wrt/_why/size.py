@@ -1,0 +1,90 @@
+"""The gradient is there but far too small or far too large: one operation, or a long chain of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._core.where import Where
+from wrt._why.cause import by_operation, key
+from wrt._why.question import Question
+
+TINY = 1e-8
+HUGE = 1e8
+LONG = 8
+
+
+def size(question: Question) -> list[Finding]:
+    """Findings about the magnitude; none for ordinary numbers."""
+    gradient = question.gradient
+    if gradient is None:
+        return []
+    asked = np.abs(gradient[question.mask])
+    largest = float(asked.max()) if asked.size else 0.0
+    start = float(np.max(np.abs(question.seed))) if question.seed.size else 1.0
+    if largest == 0.0 or TINY < largest / start < HUGE:
+        return []
+    return _small(question, largest) if largest < start else _large(question, largest)
+
+
+def _large(question: Question, largest: float) -> list[Finding]:
+    ratios = _ratios(question)
+    table = by_operation("breaks")
+    for node, ratio in ratios:
+        slug = table.get(key(node.op))
+        if ratio > 1e6 and slug is not None:
+            words = f"the gradient grows {ratio:.1e} times in {node.op}, to {largest:.1e}"
+            return [question.finding(slug, node, words, certain=True)]
+    growing = [(node, ratio) for node, ratio in ratios if ratio > 1.05]
+    where = _line(growing, 1)
+    if where is None:
+        return []
+    words = f"{len(growing)} operations on the way make it larger, to {largest:.1e} in all"
+    return [question.finding("exploding_product", where, words, certain=True)]
+
+
+def _small(question: Question, largest: float) -> list[Finding]:
+    ratios = _ratios(question)
+    table = by_operation("flattens")
+    for node, ratio in ratios:
+        slug = table.get(key(node.op))
+        if ratio < 1e-6 and slug == "saturated":
+            words = f"the gradient shrinks {ratio:.1e} times in {node.op}, to {largest:.1e}"
+            return [question.finding(slug, node, words, certain=True)]
+    shrinking = [(node, ratio) for node, ratio in ratios if ratio < 0.6]
+    where = _line(shrinking, -1)
+    if where is None:
+        return []
+    words = f"{len(shrinking)} operations on the way make it smaller, to {largest:.1e} in all"
+    return [question.finding("vanishing_chain", where, words, certain=True)]
+
+
+def _ratios(question: Question) -> list[tuple[Node, float]]:
+    """How much each operation of the path makes of what arrives."""
+    found = []
+    for node in question.route.path:
+        arrives = [question.cotangents.get(k) for k in node.outputs]
+        before = max((float(np.max(np.abs(c))) for c in arrives if c is not None and c.size), default=0.0)
+        pulled = question.evidence.local(node, arrives)
+        carried = [g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient and g is not None and g.size]
+        after = max((float(np.max(np.abs(g))) for g in carried), default=0.0)
+        if before > 0 and after > 0:
+            found.append((node, after / before))
+    return found
+
+
+def _line(ratios: list[tuple[Node, float]], sign: int) -> Where | None:
+    """The line that does most of it, if a long chain does it."""
+    if len(ratios) < LONG:
+        return None
+    by_line: dict[tuple[str, int], float] = {}
+    places: dict[tuple[str, int], Where] = {}
+    for node, ratio in ratios:
+        if node.where is not None:
+            place = (node.where.file, node.where.line)
+            by_line[place] = by_line.get(place, 0.0) + sign * float(np.log(ratio))
+            places[place] = node.where
+    if not by_line:
+        return None
+    return places[max(by_line, key=lambda place: by_line[place])]

@@ -1,0 +1,172 @@
+"""There is a gradient, finite and not zero; is it the one that was meant?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._core.protocol import random_signs
+from wrt._why.cause import key, ops
+from wrt._why.local_check import deliberate, mismatch
+from wrt._why.question import Question
+
+LOSSES = ops("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits SquaredDifference")
+TAKES_LOGITS = ops(
+    "cross_entropy log_softmax softmax SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits LogSoftmax Softmax "
+    "binary_cross_entropy_with_logits multilabel_soft_margin_loss"
+)
+SOFTMAX = ops("softmax Softmax")
+SIGMOID = ops("sigmoid Sigmoid")
+RESHAPES = ops("view reshape flatten squeeze unsqueeze contiguous to float double transpose permute getitem clone Reshape")
+TIES = ops("max min maximum minimum amax amin fmax fmin reduce_max reduce_min")
+
+
+def wrong(question: Question) -> Iterator[Finding]:
+    """Findings about a gradient that is there."""
+    yield from _custom(question)
+    yield from _hooks(question)
+    yield from _double_softmax(question)
+    yield from _broadcast(question)
+    yield from _ties(question)
+
+
+def _custom(question: Question) -> Iterator[Finding]:
+    """Derivatives somebody wrote by hand, each against its own forward."""
+    for node in question.route.path:
+        if node.gradient != "custom":
+            continue
+        again = question.evidence.again(node)
+        if again is None or not again.custom or deliberate(again):
+            continue
+        found = mismatch(question.evidence, node, again, [question.cotangents.get(k) for k in node.outputs])
+        if found is not None:
+            yield question.finding("custom_backward_wrong", again.rule or node.where, found.words, certain=True)
+
+
+def _hooks(question: Question) -> Iterator[Finding]:
+    """A cotangent that is not the sum of what the operations after it pass back."""
+    hooked = [n for n in question.evidence.graph.nodes if key(n.op) == "registerhook"]
+    for node in hooked:
+        value = node.inputs[0]
+        if value not in question.route.gradient or value == question.y:
+            continue
+        shown, summed = question.cotangents.get(value), _summed(question, value)
+        if shown is None or summed is None or not np.all(np.isfinite(shown)) or not np.all(np.isfinite(summed)):
+            continue
+        if not np.allclose(shown, summed, rtol=1e-3, atol=1e-7 * float(np.max(np.abs(summed)) if summed.size else 0)):
+            words = f"the gradient arrives as {_few(summed)} and goes on as {_few(shown)}"
+            yield question.finding("hook", node, words, certain=not shown.any())
+
+
+def _summed(question: Question, value: int) -> np.ndarray | None:
+    total = None
+    for node in question.route.consumers(value):
+        pulled = question.evidence.local(node, [question.cotangents.get(k) for k in node.outputs])
+        for number, g in zip(node.inputs, pulled, strict=True):
+            if number == value and g is not None:
+                total = g if total is None else total + g
+                break
+    return total
+
+
+def _few(numbers: np.ndarray) -> str:
+    return np.array2string(numbers.reshape(-1)[:3], precision=3, separator=", ")
+
+
+def _double_softmax(question: Question) -> Iterator[Finding]:
+    graph = question.evidence.graph
+    for node in question.route.path:
+        if key(node.op) not in TAKES_LOGITS or not node.inputs:
+            continue
+        maker = _made_by(question, node.inputs[0])
+        twice = SIGMOID if "withlogits" in key(node.op) and "binary" in key(node.op) else SOFTMAX
+        if maker is not None and key(maker.op) in twice and key(node.op) not in SOFTMAX - {"logsoftmax"}:
+            if graph.tensors[maker.outputs[0]].shape[-1:] == graph.tensors[node.inputs[0]].shape[-1:]:
+                words = f"{node.op} at {node.where} takes the output of {maker.op} for logits"
+                yield question.finding("double_softmax", maker, words, certain=True)
+
+
+def _made_by(question: Question, value: int) -> Node | None:
+    """What made a value, seen through changes of shape."""
+    node = question.evidence.graph.producer(value)
+    while node is not None and key(node.op) in RESHAPES and node.inputs:
+        node = question.evidence.graph.producer(node.inputs[0])
+    return node
+
+
+def _broadcast(question: Question) -> Iterator[Finding]:
+    """A loss between (n, 1) and (n,): every prediction against every target."""
+    graph = question.evidence.graph
+    for node in question.route.path:
+        if len(node.inputs) < 2:
+            continue
+        a, b = (graph.tensors[k].shape for k in node.inputs[:2])
+        if a == b or not _crossed(a, b):
+            continue
+        if key(node.op) in LOSSES:
+            words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}"
+            yield question.finding("broadcast", node, words, certain=True)
+        elif key(node.op) in ("sub", "rsub", "subtract") and _squared_mean(question, node):
+            words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}, and the mean of all of them is taken"
+            yield question.finding("broadcast", node, words, certain=False)
+
+
+def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """(n, 1) with (n,): the same number of elements, and more after broadcasting."""
+    try:
+        together = np.broadcast_shapes(a, b)
+    except ValueError:
+        return False
+    return len(a) != len(b) and np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1
+
+
+def _squared_mean(question: Question, node: Node) -> bool:
+    """Whether a difference is squared (or made absolute) and then summed to the loss."""
+    steps = question.route.consumers(node.outputs[0])
+    squares = [n for n in steps if key(n.op) in ("pow", "square", "abs", "mul", "squareddifference", "integerpow")]
+    after = [m for n in squares for m in question.route.consumers(n.outputs[0])]
+    return any(key(m.op) in ("mean", "sum", "reducesum") for m in after)
+
+
+def _ties(question: Question) -> Iterator[Finding]:
+    """Two slopes: to the right of here and to the left. The engine gives one of them, or something between."""
+    for node in question.route.path:
+        again = question.evidence.again(node) if key(node.op) in TIES or key(question.evidence.via(node)) in TIES else None
+        if again is None or not again.inputs:
+            continue
+        kinked = _kinked(question, node, again)
+        if kinked:
+            words = f"{kinked} element{'s' * (kinked > 1)} of {node.op} have different slopes to the left and to the right"
+            yield question.finding("tie_subgradient", node, words, certain=True)
+
+
+def _kinked(question: Question, node: Node, again: object) -> int:
+    """How many outputs have a kink here that y feels and x can move."""
+    run, inputs, numbers = again.run, again.inputs, again.numbers  # type: ignore[attr-defined]
+    moving = [k for k, number in enumerate(numbers) if number in question.route.gradient]
+    step = 1e-6
+    try:
+        here = run(inputs)[0]
+        directions = [random_signs(1, max(1, i.size), 13 + k)[0].reshape(i.shape) for k, i in enumerate(inputs)]
+        right = run([i + step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
+        left = run([i - step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
+    except Exception:
+        return 0
+    felt = question.cotangents.get(node.outputs[0])
+    if here is None or felt is None or felt.shape != here.shape:
+        return 0
+    kink = np.abs((right - here) - (here - left)) > 1e-3 * step
+    if not np.any(kink & (felt != 0)):
+        return 0
+    return int(np.sum(kink & (felt != 0))) if _moves_x(question, node, kink & (felt != 0)) else 0
+
+
+def _moves_x(question: Question, node: Node, kink: np.ndarray) -> bool:
+    """Whether the tied inputs come from x as they are: what is constant on both sides of a tie has no slope to lose."""
+    back = question.evidence.local(node, [np.where(kink, 1.0, 0.0), *[None] * (len(node.outputs) - 1)])
+    mine = question.gradient
+    touched = [g for k, g in zip(node.inputs, back, strict=True) if k in question.route.gradient and g is not None]
+    return mine is not None and bool(mine[question.mask].any()) and any(g.any() for g in touched)

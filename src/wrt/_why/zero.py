@@ -1,0 +1,145 @@
+"""The gradient is zero: follow the elements of x towards y, to where a nonzero cotangent becomes zero.
+
+At every operation two questions: does it pass *any* cotangent back to these elements (if not, its slope is zero here),
+and does it pass *the* cotangent that arrives (if not, contributions cancel: the output does not change with the input).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.evidence import Numbers
+from wrt._core.finding import Finding
+from wrt._core.graph import Node
+from wrt._core.protocol import random_signs
+from wrt._why.cause import by_operation, key
+from wrt._why.missing import dead_end
+from wrt._why.question import Question
+
+Mask = npt.NDArray[np.bool_]
+MOST = 2000
+ROUNDOFF = 64
+PASSIVE = frozenset(["alias", "view", "reshape", "contiguous", "clone", "expand", "broadcasttensors"])
+
+
+@dataclass(slots=True)
+class Walk:
+    """What was met: operations with slope zero (and why), operations in which contributions cancel."""
+
+    flat: list[Node] = field(default_factory=list)
+    cancels: list[Node] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+
+
+def is_zero(question: Question) -> bool:
+    """Whether what is asked is zero: exactly, or only the roundoff of numbers that cancel."""
+    gradient = question.gradient
+    if gradient is None:
+        return False
+    asked = gradient[question.mask]
+    if asked.size == 0 or not np.all(np.isfinite(asked)):
+        return False
+    return not asked.any() or bool(np.max(np.abs(asked)) <= _noise(question))
+
+
+def _noise(question: Question) -> float:
+    """What roundoff leaves of cancelled contributions, judged by the largest of them."""
+    largest = 0.0
+    for node in question.route.consumers(question.route.x):
+        random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
+        for output, pulled in zip(node.inputs, question.evidence.local(node, list(random)), strict=True):
+            arrives = max((float(np.max(np.abs(c))) for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size), default=0.0)
+            if output == question.route.x and pulled is not None and pulled.size and np.all(np.isfinite(pulled)):
+                largest = max(largest, float(np.max(np.abs(pulled))) * arrives)
+    epsilon = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
+    dtype = question.evidence.graph.tensors[question.route.x].dtype
+    return ROUNDOFF * epsilon.get(dtype, 1.2e-7) * largest if len(question.route.path) <= 8 else 0.0
+
+
+def zero(question: Question) -> list[Finding]:
+    """Why the elements asked about have no influence."""
+    walk = Walk()
+    _walk(question, walk, question.route.x, question.mask)
+    found = [_flat(question, node) for node in walk.flat]
+    found += [_cancel(question, node) for node in walk.cancels]
+    dropped = dead_end(question)
+    if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
+        words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
+        found.insert(0, question.finding("unused_input", dropped, words, certain=True))
+    return found
+
+
+def _is_loop(node: Node) -> bool:
+    return key(node.op) in ("while", "scan", "foriloop", "cond")
+
+
+def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
+    """From elements whose cotangent is zero on to what was computed from them."""
+    if value in walk.seen or len(walk.seen) > MOST:
+        return
+    walk.seen.add(value)
+    evidence, cotangents = question.evidence, question.cotangents
+    for node in question.route.consumers(value):
+        places = [k for k, number in enumerate(node.inputs) if number == value]
+        random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
+        any_back = evidence.local(node, list(random))
+        if not _touches(any_back, places, mask):
+            if key(node.op) not in PASSIVE:
+                walk.flat.append(node)
+            continue
+        back = evidence.local(node, [cotangents.get(k) for k in node.outputs])
+        if _touches(back, places, mask):
+            walk.cancels.append(node)
+            continue
+        _onward(question, walk, node, places, mask)
+
+
+def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:
+    """The slope is not zero, so the cotangent that arrives is: at the elements that depend on ours, or by cancelling."""
+    went_on = False
+    for place in places:
+        tangent = np.where(mask, random_signs(1, mask.size, 3)[0].reshape(mask.shape), 0.0)
+        moved = question.evidence.push(node, place, tangent)
+        for k, output in enumerate(node.outputs):
+            if output not in question.route.gradient or output in node.inputs:
+                continue
+            cotangent = question.cotangents.get(output)
+            moves = None if moved is None or moved[k] is None else moved[k] != 0
+            support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
+            if cotangent is None or not cotangent[support].any():
+                _walk(question, walk, output, support)
+                went_on = True
+    if not went_on:
+        walk.cancels.append(node)
+
+
+def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> bool:
+    return any((g := pulled[k]) is not None and bool(g[mask].any()) for k in places)
+
+
+def _flat(question: Question, node: Node) -> Finding:
+    table = by_operation("flattens")
+    slug = table.get(key(node.op)) or table.get(key(question.evidence.via(node))) or "no_derivative"
+    if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
+        slug = "inplace_overwrite"
+    if slug == "no_derivative" and node.gradient == "custom":
+        slug = "custom_backward_none"
+    words = f"a nonzero gradient arrives at {node.op} and none leaves towards {question.names[1]}: its slope is zero here"
+    known = slug != "no_derivative" or key(node.op) in table
+    return question.finding(slug, node, words, certain=known)
+
+
+def _cancel(question: Question, node: Node) -> Finding:
+    words = f"{node.op} passes gradients back, but those that arrive from {question.names[0]} cancel to zero"
+    return question.finding("invariant_output", node, words, certain=True)
+
+
+def _shape(question: Question, tensor: int) -> tuple[int, ...]:
+    return question.evidence.graph.tensors[tensor].shape
+
+
+def _size(question: Question, tensor: int) -> int:
+    return int(np.prod(_shape(question, tensor))) if _shape(question, tensor) else 1

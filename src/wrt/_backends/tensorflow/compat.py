@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import execute, imperative_grad
-from tensorflow.python.eager import record as tape_stack
 from tensorflow.python.eager import tape as tape_lib
 from tensorflow.python.framework import constant_op, op_callbacks, ops
 from tensorflow.python.ops.parallel_for import pfor
@@ -131,39 +130,54 @@ NO_RULE = (ValueError, LookupError, NotImplementedError, pfor.ConversionNotImple
 # ---------------------------------------------------------------- stepping aside
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
-    """Work of our own: no recording of ours logs it."""
-    _quiet.depth += 1
-    try:
-        yield
-    finally:
+class unseen:
+    """Around work of our own: no recording of ours logs it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _quiet.depth += 1
+
+    def __exit__(self, *exception: object) -> None:
         _quiet.depth -= 1
 
 
-@contextmanager
-def sweeping() -> Iterator[None]:
+class sweeping:
     """Around a sweep: unseen, and off the tapes of open recordings.
 
     The tapes as a whole are not stopped: a gradient function may use a tape of its own, as `tf.recompute_grad` does,
     and would silently answer zero.
     """
-    paused = [tape for tape in _quiet.tapes if tape._recording]
-    for tape in paused:
-        tape._pop_tape()
-    try:
-        with unseen():
-            yield
-    finally:
-        for tape in paused:
+
+    __slots__ = ("_paused",)
+
+    def __enter__(self) -> None:
+        self._paused = [tape for tape in _quiet.tapes if tape._recording] if _quiet.tapes else ()
+        for tape in self._paused:
+            tape._pop_tape()
+        _quiet.depth += 1
+
+    def __exit__(self, *exception: object) -> None:
+        _quiet.depth -= 1
+        for tape in self._paused:
             tape._push_tape()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
+class undisturbed:
     """Around plain arithmetic of ours: unseen by our recordings, and by every tape of the user."""
-    with unseen(), tape_stack.stop_recording():
-        yield
+
+    __slots__ = ("_stopped",)
+
+    def __enter__(self) -> None:
+        _quiet.depth += 1
+        self._stopped = not pywrap_tfe.TFE_Py_TapeSetIsStopped()
+        if self._stopped:
+            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._stopped:
+            pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+        _quiet.depth -= 1
 
 
 def is_quiet() -> bool:

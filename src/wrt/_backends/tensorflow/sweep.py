@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
@@ -29,7 +30,9 @@ Pulled = list[Tensor | None]
 PFOR = "pfor"
 ONE_BY_ONE = "one by one"
 DOUBLE_BACKWARD = "double backward"
-WORTH_TRACING = 64  # rows
+WORTH_TRACING = 128  # rows
+WORTH_TRACING_LARGE = 64  # rows of large tensors, of which fewer come at a time
+LARGE = 40_000  # bytes
 KEPT = 8  # traced sweeps of one recording
 
 
@@ -49,6 +52,14 @@ class TapeLinear:
         self._pulled: Pulled = []
 
     # ---------------------------------------------------------------- rows
+
+    def row(self, position: int) -> Tensor | None:
+        """One row in x's own shape: what one plain pass costs, and no more."""
+        y = self.y
+        seed = np.zeros(y.size, y.dtype.as_numpy_dtype)
+        seed[position] = 1
+        with compat.sweeping():
+            return self._pull_one(tf.constant(seed.reshape(y.shape)))[0]
 
     def pull(self, seeds: Tensor, rung: str) -> Pulled:
         with compat.sweeping():
@@ -115,6 +126,10 @@ class TapeLinear:
 
     # ---------------------------------------------------------------- batches
 
+    @property
+    def _bytes(self) -> int:
+        return max(self.y.size, *(int(np.prod(s.shape)) for s in self.sources), 1) * int(self.y.dtype.size)
+
     def _batch(self, seeds: Tensor, way: str, one: Callable[[Tensor], Pulled]) -> Pulled:
         """`one` for all seeds at once, traced the first time; a smaller last batch is filled up with zeros."""
         count = seeds.shape[0]
@@ -123,7 +138,7 @@ class TapeLinear:
         if way == "push" or (key in traced and traced[key].size < count):
             traced.pop(key, None)  # a push belongs to its own second tape
         if key not in traced:
-            if count < WORTH_TRACING:
+            if count < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
                 raise CannotBatch(f"{count} are swept faster one by one than a batch is traced")
             while len(traced) >= KEPT:
                 traced.pop(next(iter(traced)))

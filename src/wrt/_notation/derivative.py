@@ -232,11 +232,13 @@ class Derivative:
 
     def __matmul__(self, v: Any) -> Any:
         """`J @ v`: one push. v has x's shape (or x's shape and one more axis); the result has y's."""
-        return products.left(self._operator(), v) if self._transposed else products.right(self._operator(), v)
+        product = products.left if self._transposed else products.right
+        return product(self._operator(), v, self._note())
 
     def __rmatmul__(self, u: Any) -> Any:
         """`u @ J`: one pull. u has y's shape (or one more axis in front); the result has x's."""
-        return products.right(self._operator(), u) if self._transposed else products.left(self._operator(), u)
+        product = products.right if self._transposed else products.left
+        return product(self._operator(), u, self._note())
 
     def _operator(self) -> Ask:
         if self.order > 1 or self._entries is not None:
@@ -257,7 +259,7 @@ class Derivative:
         return matrix.T.tocsr() if self._transposed else matrix
 
     def _note(self) -> Report:
-        """Where `diagonal` and `sparse` write down what ran, for `explain`."""
+        """Where products, `diagonal` and `sparse` write down what ran, for `explain`."""
         self._report = Report()
         return self._report
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from wrt._run.progress import Progress
 from wrt._run.tally import Tally
 
 
+SweepSome = Callable[[Positions, Array | None], Array | None]
+"""Some rows (or columns), and a probe to sweep with them -> (k, n), the probe last; None where no path leads there."""
+
+
 @dataclass(slots=True)
 class Swept:
     """An (m, n) block, how it was swept, and whether all of it is known to be finite."""
@@ -32,30 +37,37 @@ class Swept:
     finite: bool
 
 
-def sweep_direct(ask: Ask, linear: Linear, plan: Direct, report: Report, *, prove: bool = True) -> Swept | None:
+Proof = Literal["plain", "in the batch", "later"]
+"""One unbatched pull; one more row of the batch, where the same passes were proven plainly before; or elsewhere."""
+
+
+def sweep_direct(ask: Ask, linear: Linear, plan: Direct, report: Report, *, proof: Proof = "plain") -> Swept | None:
     """Rows or columns as planned; rows where pushing is refused or disagrees. None where no path leads to x."""
     if plan.way == "push":
-        pushed = _push_all(ask, linear, report, prove=prove)
+        # a push may drop a branch, alone as well as in a batch: only a plain pull proves it
+        pushed = _push_all(ask, linear, report, proof="later" if proof == "later" else "plain")
         if pushed is not None:
             report.strategy, report.because = plan.strategy, plan.because
             return pushed
         plan = choose(ask, can_push=False)
     report.strategy, report.because = plan.strategy, plan.because
-    return _pull_all(ask, linear, report, prove=prove)
+    return _pull_all(ask, linear, report, proof=proof)
 
 
-def _pull_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept | None:
+def _pull_all(ask: Ask, linear: Linear, report: Report, *, proof: Proof) -> Swept | None:
     """Every row, on the first rung of the ladder whose answer holds."""
     arrays = ask.y.record.backend.arrays
     positions = ask.rows.positions
     rungs = linear.pull_rungs if ask.m > 1 else linear.pull_rungs[-1:]
     for rung in rungs:
 
-        def sweep(rows: Positions, rung: str = rung) -> Array | None:
-            return pull_columns(ask, linear, arrays.one_hot(ask.y, positions[rows]), rung)
+        def sweep(rows: Positions, probe: Array | None, rung: str = rung) -> Array | None:
+            seeds = arrays.one_hot(ask.y, positions[rows])
+            return pull_columns(ask, linear, seeds if probe is None else arrays.concat([seeds, probe], 0), rung)
 
+        here: Proof = "plain" if proof == "in the batch" and rung != rungs[0] else proof
         try:
-            found = sweep_lines(ask, linear, report, sweep, Step("rows", "pull", rung, 0, 0), prove=prove)
+            found = sweep_lines(ask, linear, report, sweep, Step("rows", "pull", rung, 0, 0), proof=here)
         except CannotBatch as refusal:
             report.fallbacks.append(f"{rung}: {refusal}")
             continue
@@ -65,12 +77,12 @@ def _pull_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept
     raise AssertionError("the last rung never refuses")
 
 
-def _push_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept | None:
+def _push_all(ask: Ask, linear: Linear, report: Report, *, proof: Proof) -> Swept | None:
     """Every column, or None where pushing is refused or its answer does not hold."""
     arrays = ask.y.record.backend.arrays
     for rung in linear.push_rungs:
 
-        def sweep(columns: Positions, rung: str = rung) -> Array | None:
+        def sweep(columns: Positions, probe: Array | None, rung: str = rung) -> Array | None:
             pushed = linear.push(tangents(ask, columns), rung)
             if pushed is None:
                 return None
@@ -78,7 +90,7 @@ def _push_all(ask: Ask, linear: Linear, report: Report, *, prove: bool) -> Swept
             return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
 
         try:
-            found = sweep_lines(ask, linear, report, sweep, Step("columns", "push", rung, 0, 0), prove=prove)
+            found = sweep_lines(ask, linear, report, sweep, Step("columns", "push", rung, 0, 0), proof=proof)
         except CannotBatch as refusal:
             report.fallbacks.append(f"{rung}: {refusal}")
             continue
@@ -99,13 +111,18 @@ def _in_numbers_of_x(ask: Ask, pushed: Array) -> Array:
     return arrays.complex(pairs[..., 0], pairs[..., 1])
 
 
+def set_up(linear: Linear) -> list[Step]:
+    """The pass that some engines need before their first push: a pull that is kept differentiable."""
+    return [Step("set-up of the push", "pull", "kept differentiable", 1, 1)] if getattr(linear, "set_up", False) else []
+
+
 def holds(report: Report) -> bool:
     """Whether the answer may be used."""
     return report.certificate is None or report.certificate.kind == "none" or report.certificate.passed
 
 
 def sweep_lines(
-    ask: Ask, linear: Linear, report: Report, sweep: Callable[[Positions], Array | None], step: Step, *, prove: bool
+    ask: Ask, linear: Linear, report: Report, sweep: SweepSome, step: Step, *, proof: Proof
 ) -> Swept | None:
     """Rows (or columns) in chunks, each written where it belongs and counted for the certificate."""
     arrays = ask.y.record.backend.arrays
@@ -113,18 +130,22 @@ def sweep_lines(
     per_line = passes_per_row(ask) if step.way == "pull" else 1
     size = chunk_size(ask)
     single = step.way == "pull" and ask.m == 1
-    tally = Tally(ask, step.way) if prove and not single and current().certify else None
+    tally = Tally(ask, step.way) if proof != "later" and not single and current().certify else None
     started = time.perf_counter()
     sheet = Sheet(ask, count, width)
     with Progress(f"{count} {step.what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
         for start in range(0, count, size):
             stop = min(start + size, count)
-            block = sweep(np.arange(start, stop))
+            probe = tally.seed if tally is not None and proof == "in the batch" and not start else None
+            block = sweep(np.arange(start, stop), probe)
             step.passes += (stop - start) * per_line
             step.calls += per_line * (stop - start if "one by one" in step.rung else 1)
             if block is None:
                 report.steps.append(step)
                 return None
+            if probe is not None:
+                assert tally is not None
+                block, tally.expected = block[: stop - start], block[stop - start :]
             sheet.write(start, stop, block)
             if tally is not None:
                 tally.add(start, stop, block)
@@ -133,7 +154,7 @@ def sweep_lines(
     report.steps.append(step)
     if tally is not None:
         report.certificate = tally.certificate(linear, report)
-    elif prove:
+    elif proof != "later":
         report.certificate = Certificate("engine") if single else Certificate("none")
     whole = sheet.whole if step.way == "pull" else arrays.transpose(sheet.whole)
     finite = arrays.all_finite(whole) if tally is None else tally.finite

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wrt._core.ask import Ask
-from wrt._core.protocol import Array
+from wrt._core.plan import Direct
+from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Side
+from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._run import repair
 from wrt._run.complex import refuse_if_not_holomorphic
-from wrt._run.direct import sweep_direct
+from wrt._run.direct import set_up, sweep_direct
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
 from wrt._run.planned import planned_block, worth_planning
@@ -114,10 +116,22 @@ def _run(ask: Ask) -> Answer | None:
     swept = planned_block(ask, linear, report) if worth_planning(ask) else None
     if swept is None:
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
-        swept = sweep_direct(ask, linear, plan, report)
+        swept = _direct(ask, linear, plan, report)
     if swept is None:
         return None
     report.notes.extend(ask.x.notes)
     refuse_if_not_holomorphic(ask, linear, report)
     array = swept.array if swept.finite else repair.non_finite(ask, linear, swept.array, swept.way, report)
+    report.steps.extend(set_up(linear))
     return Answer(array, True, report)
+
+
+def _direct(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
+    """One pass a row or a column; once proven plainly, the next such question takes its probe along in the batch."""
+    key = warm.key_of(ask)
+    known = warm.recall(key)
+    proven = isinstance(known, Direct) and known.proven
+    swept = sweep_direct(ask, linear, plan, report, proof="in the batch" if proven else "plain")
+    if swept is not None and not proven and not report.fallbacks and report.certificate:
+        warm.remember(key, replace(plan, proven=True))
+    return swept

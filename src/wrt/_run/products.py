@@ -11,16 +11,18 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
-from wrt._core.report import Report
+from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Value
 from wrt._planner.choose import choose
 from wrt._run import execute, repair
-from wrt._run.certify import SEED, tolerance
+from wrt._run.certify import SEED, passes_per_row, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, spread_tangents
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.compressed import Passes
-from wrt._run.direct import sweep_direct
+from wrt._run.direct import set_up, sweep_direct
 from wrt._run.factored import Factors
+from wrt._run.memory import SMALL, answer_bytes
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
 from wrt.errors import WrongShape
@@ -29,63 +31,106 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-def left(ask: Ask, u: Any) -> Array:
+def left(ask: Ask, u: Any, report: Report) -> Array:
     """u @ J, one pull for each u: (*x.shape), or (k, *x.shape) for k of them."""
     arrays = ask.y.record.backend.arrays
     batch, weights = _weights(ask, u, ask.rows.shape, "u", "y", lead=True)
+    if execute.is_identity(ask):
+        block = _all_of_it(ask, report)
+        return arrays.reshape(arrays.matmul(arrays.cast_like(weights, block), block), (*batch, *ask.x.shape))
+    count = arrays.shape(weights)[0]
     seeds = arrays.spread(ask.y, ask.rows.positions, arrays.native(weights, ask.y))
-    found = _reached(ask)
-    if found is None:
-        return arrays.zeros((*batch, *ask.x.shape), ask.x.values[0])
-    refuse_if_not_holomorphic(found.ask, found.linear, Report())
-    rows = [
-        pull_columns(found.ask, found.linear, seeds[k : k + 1], found.linear.pull_rungs[-1])
-        for k in range(weights.shape[0])
-    ]
-    return arrays.reshape(arrays.concat(rows, 0), (*batch, *ask.x.shape))
+    for some, linear in _maps(ask):
+        rung = linear.pull_rungs[-1]
+        rows = [pull_columns(some, linear, seeds[k : k + 1], rung) for k in range(count)]
+        if rows and rows[0] is not None:
+            report.steps.append(Step("u @ J", "pull", rung, count * passes_per_row(some), count * passes_per_row(some)))
+            report.strategy, report.because = "direct", "a product from the left is a pull"
+            report.certificate = Certificate("engine")
+            refuse_if_not_holomorphic(some, linear, report)
+            return arrays.reshape(arrays.concat(rows, 0), (*batch, *ask.x.shape))
+    return _independent(ask, (*batch, *ask.x.shape), ask.x.values[0], report)
 
 
-def right(ask: Ask, v: Any) -> Array:
+def right(ask: Ask, v: Any, report: Report) -> Array:
     """J @ v, one push for each v: (*y.shape), or (*y.shape, k) for k of them."""
     arrays = ask.y.record.backend.arrays
     batch, weights = _weights(ask, v, ask.x.shape, "v", "x", lead=False)
-    found = _reached(ask)
-    if found is None:
-        return arrays.zeros((*ask.rows.shape, *batch), ask.y)
     columns = arrays.native(weights, ask.x.values[0])  # (k, n)
-    pushed = _certified_push(found.ask, found.linear, columns)
-    if pushed is None:  # no push here: all rows, which is what it costs
-        block = execute.answer(ask).array
-        pushed = arrays.matmul(arrays.cast_like(columns, block), arrays.transpose(block))
-    return arrays.reshape(arrays.transpose(pushed), (*ask.rows.shape, *batch))
+    shape = (*ask.rows.shape, *batch)
+    try:
+        for some, linear in () if execute.is_identity(ask) else _maps(ask):
+            pushed = _certified_push(some, linear, columns, report)
+            if pushed is not None:
+                return arrays.reshape(arrays.transpose(pushed), shape)
+    except CannotBatch:
+        pass  # no push here: all rows, which is what it costs
+    else:
+        if not execute.is_identity(ask):
+            return _independent(ask, shape, ask.y, report)
+    block = _all_of_it(ask, report)
+    return arrays.reshape(arrays.matmul(block, arrays.transpose(arrays.cast_like(columns, block))), shape)
 
 
-def _certified_push(ask: Ask, linear: Linear, columns: Array) -> Array | None:
-    """(k, m), or None where pushing is refused or disagrees with a plain pull."""
+def _all_of_it(ask: Ask, report: Report) -> Array:
+    found = execute.answer(ask)
+    report.strategy, report.because = found.report.strategy, found.report.because
+    report.steps.extend(found.report.steps)
+    report.fallbacks.extend(found.report.fallbacks)
+    report.certificate = found.report.certificate
+    return found.array
+
+
+def _independent(ask: Ask, shape: tuple[int, ...], like: Value, report: Report) -> Array:
+    """Zeros for proven independence, an error where nothing is known."""
+    execute.raise_unless_independent(ask)
+    report.strategy, report.because = "none needed", "y does not depend on x: exact zeros"
+    report.certificate = Certificate("exact", words=report.because)
+    return ask.y.record.backend.arrays.zeros(shape, like)
+
+
+def _maps(ask: Ask) -> Iterator[tuple[Ask, Linear]]:
+    """The linear map of x, then that of what x stands for if nothing leads to it."""
+    record = ask.y.record
+    record.ready(ask.y, ask.x)
+    for side in execute.meanings(ask.x):
+        if all(map(record.has_history, side.values)):
+            yield replace(ask, x=side), record.linear(ask.y, side.values)
+
+
+def _certified_push(ask: Ask, linear: Linear, columns: Array, report: Report) -> Array | None:
+    """(k, m); None where no path leads to x. Raises CannotBatch where pushing is refused or disagrees with a pull."""
     arrays = ask.y.record.backend.arrays
     count = arrays.shape(columns)[0]
     for rung in linear.push_rungs:
         try:
             whole = linear.push(spread_tangents(ask, columns), rung)
-        except CannotBatch:
+        except CannotBatch as refusal:
+            report.fallbacks.append(f"{rung}: {refusal}")
             continue
         if whole is None:
             return None
         flat = arrays.reshape(whole, (count, -1))
         pushed = flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
-        if not current().certify or _agrees(ask, linear, columns, pushed):
+        report.strategy, report.because = "direct", "a product from the right is a push"
+        report.steps.append(Step("J @ v", "push", rung, count, count if "one by one" in rung else 1))
+        report.steps.extend(set_up(linear))
+        report.certificate = _agrees(ask, linear, columns, pushed, report) if current().certify else Certificate("none")
+        if report.certificate or report.certificate.kind == "none":
             return pushed
-    return None
+        report.fallbacks.append(f"{rung}: the certificate disagreed ({report.certificate})")
+    raise CannotBatch("no push holds")
 
 
-def _agrees(ask: Ask, linear: Linear, columns: Array, pushed: Array) -> bool:
+def _agrees(ask: Ask, linear: Linear, columns: Array, pushed: Array, report: Report) -> Certificate:
     """u (J v) = (u J) v for a random u, with u J from one plain pull."""
     arrays = ask.y.record.backend.arrays
     u = arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y)
     seed = arrays.spread(ask.y, ask.rows.positions, u)
     row = pull_columns(ask, linear, seed, linear.pull_rungs[-1])  # (1, n)
+    report.steps.append(Step("certificate", "pull", linear.pull_rungs[-1], passes_per_row(ask), passes_per_row(ask)))
     if row is None:
-        return False
+        return Certificate("probe", 1.0, tolerance(ask))
     columns = arrays.cast_like(columns, row)
     expected = arrays.matmul(row, arrays.transpose(columns))  # (1, k)
     got = arrays.matmul(arrays.cast_like(u, pushed), arrays.transpose(pushed))
@@ -94,29 +139,9 @@ def _agrees(ask: Ask, linear: Linear, columns: Array, pushed: Array) -> bool:
         arrays.largest(arrays.matmul(arrays.abs(arrays.cast_like(u, pushed)), arrays.transpose(arrays.abs(pushed)))),
     )
     if not np.isfinite(scale):
-        return True  # not finite either way: nothing to compare
-    return arrays.largest(arrays.abs(got - expected)) <= tolerance(ask) * scale or scale == 0.0
-
-
-class _Found:
-    """The meaning of x that a path leads to, with its linear map."""
-
-    def __init__(self, ask: Ask, linear: Linear) -> None:
-        self.ask = ask
-        self.linear = linear
-
-
-def _reached(ask: Ask) -> _Found | None:
-    """The linear map of the question; None for proven independence, an error where nothing is known."""
-    record = ask.y.record
-    if not execute.is_identity(ask):
-        record.ready(ask.y, ask.x)
-    for side in execute.meanings(ask.x):
-        narrowed = replace(ask, x=side)
-        if all(map(record.has_history, side.values)) and execute.connected(narrowed):
-            return _Found(narrowed, record.linear(ask.y, side.values))
-    execute.raise_unless_independent(ask)
-    return None
+        return Certificate("probe", 0.0, np.inf, "not finite either way: nothing to compare")
+    residual = arrays.largest(arrays.abs(got - expected)) / scale if scale else 0.0
+    return Certificate("probe", residual, tolerance(ask))
 
 
 def _weights(
@@ -175,6 +200,10 @@ def sparse(ask: Ask, report: Report) -> csr_array:
         return found.sparse()
     if found is not None:
         return csr_array(arrays.numpy(found.dense()))
+    if answer_bytes(ask) < SMALL:
+        whole = execute.answer(ask)
+        report.take(whole.report)
+        return csr_array(arrays.numpy(whole.array))
     blocks = [csr_array(arrays.numpy(block)) for _, block in _row_blocks(ask, report)]
     if not blocks:
         return csr_array((ask.m, ask.n))
@@ -199,21 +228,35 @@ def _in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
 def _row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
     """The Jacobian some rows at a time, each chunk proven."""
     if execute.is_identity(ask):
-        yield np.arange(ask.m), execute.answer(ask).array
+        yield np.arange(ask.m), _all_of_it(ask, report)
         return
-    arrays = ask.y.record.backend.arrays
-    found = _reached(ask)
+    if ask.m == 0 or ask.n == 0:
+        return
+    for some, linear in _maps(ask):
+        blocks = _blocks_of(some, linear, report)
+        first = next(blocks, None)
+        if first is not None:
+            yield first
+            yield from blocks
+            report.steps.extend(set_up(linear))
+            return
+    execute.raise_unless_independent(ask)
+    for rows in _chunks(ask):
+        yield rows, ask.y.record.backend.arrays.zeros((len(rows), ask.n), ask.x.values[0])
+
+
+def _blocks_of(ask: Ask, linear: Linear, report: Report) -> Iterator[tuple[Positions, Array]]:
+    """Nothing where no path leads to x."""
+    for rows in _chunks(ask):
+        some = replace(ask, rows=Elements.at(ask.y.shape, ask.rows.positions[rows]))
+        swept = sweep_direct(some, linear, choose(some, can_push=False), report)
+        if swept is None:
+            return
+        finite = swept.finite
+        yield rows, swept.array if finite else repair.non_finite(some, linear, swept.array, swept.way, report)
+
+
+def _chunks(ask: Ask) -> Iterator[Positions]:
     size = chunk_size(ask)
     for start in range(0, ask.m, size):
-        rows = np.arange(start, min(start + size, ask.m))
-        if found is None:
-            yield rows, arrays.zeros((len(rows), ask.n), ask.x.values[0])
-            continue
-        some = replace(found.ask, rows=Elements.at(ask.y.shape, ask.rows.positions[rows]))
-        swept = sweep_direct(some, found.linear, choose(some, can_push=False), report)
-        if swept is None:
-            yield rows, arrays.zeros((len(rows), ask.n), ask.x.values[0])
-        elif swept.finite:
-            yield rows, swept.array
-        else:
-            yield rows, repair.non_finite(some, found.linear, swept.array, swept.way, report)
+        yield np.arange(start, min(start + size, ask.m))

@@ -11,6 +11,7 @@ from wrt._core.ask import Ask
 from wrt._core.protocol import Array
 from wrt._core.report import Certificate, Report, Step
 from wrt._run import repair
+from wrt._run.direct import set_up
 from wrt._run.memory import SMALL, refuse_too_large
 from wrt._run.options import current
 
@@ -45,4 +46,5 @@ def plain_row(ask: Ask) -> tuple[Array, Report] | None:
     report = Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(ask.x.notes), ENGINE)
     if not arrays.all_finite(array):
         array = repair.non_finite(ask, linear, arrays.reshape(array, (1, ask.n)), "pull", report)
+        report.steps.extend(set_up(linear))
     return array, report

@@ -40,6 +40,7 @@ class TorchLinear:
         self.ins: tuple[GradientEdge, ...] = tuple(x.key.edge for x in xs)
         self.xs = xs
         self._seed: Tensor | None = None
+        self.set_up = False
         self._pulled: list[Tensor | None] = []
 
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
@@ -119,6 +120,7 @@ class TorchLinear:
 
     def _set_up_push(self) -> tuple[Tensor, list[Tensor | None]]:
         if self._seed is None:
+            self.set_up = True
             seed = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device, requires_grad=True)
             try:
                 pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)

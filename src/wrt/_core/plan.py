@@ -18,6 +18,7 @@ class Direct:
     passes: int
     because: str
     strategy: str = "direct"
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

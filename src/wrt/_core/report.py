@@ -67,6 +67,13 @@ class Report:
     def passes(self) -> int:
         return sum(step.passes for step in self.steps)
 
+    def take(self, other: Report) -> None:
+        """What another run of the same question did, as one's own."""
+        self.strategy, self.because, self.certificate = other.strategy, other.because, other.certificate
+        self.steps.extend(other.steps)
+        self.fallbacks.extend(other.fallbacks)
+        self.notes.extend(other.notes)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "strategy": self.strategy,

@@ -129,12 +129,12 @@ class Planned:
         picked = seeds if ask.rows.everything else arrays.take(seeds, ask.rows.positions, 0)
         inner = Ask(value, Elements.all(value.shape), ask.x)
 
-        def sweep(rows: Positions) -> Array | None:
+        def sweep(rows: Positions, probe: Array | None) -> Array | None:
             return pull_columns(inner, linear, picked[int(rows[0]) : int(rows[-1]) + 1], linear.pull_rungs[0])
 
         step = Step("rows, starting as the weights of the last layer", "pull", linear.pull_rungs[0], 0, 0)
         try:
-            found = sweep_lines(ask, self.linear, self.report, sweep, step, prove=True)
+            found = sweep_lines(ask, self.linear, self.report, sweep, step, proof="plain")
         except CannotBatch:
             return None
         if found is None or not holds(self.report):
@@ -159,5 +159,5 @@ def solve(ask: Ask, report: Report) -> Array | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     swept = planned_block(ask, linear, report) if worth_planning(ask) else None
     if swept is None:
-        swept = sweep_direct(ask, linear, choose(ask, can_push=bool(linear.push_rungs)), report, prove=False)
+        swept = sweep_direct(ask, linear, choose(ask, can_push=bool(linear.push_rungs)), report, proof="later")
     return None if swept is None else swept.array

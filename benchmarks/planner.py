@@ -1,0 +1,200 @@
+"""Whole Jacobians: what the planner finds by itself, next to every rival at its best setting.
+
+    python -m benchmarks.planner [--only name] [--rounds 7] [--device cuda]
+
+Each contender includes the forward run. Cold forgets every plan first; warm has answered the same question before.
+Contenders take turns; ratios are of medians over the rounds. On a CPU the clock is the time of the one thread that
+computes, so that other programs on the machine count less. Answers are compared with a float64 row loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch.func import jacfwd, jacrev, jvp, vmap
+
+from benchmarks.planner_problems import Problem, problems
+from benchmarks.timing import OUT
+from wrt import d
+from wrt._planner import warm
+
+Tensor = torch.Tensor
+SLOW = 0.05  # seconds and more behind the best: a rival that gets one round
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    name: str
+    shape: tuple[int, int]
+    strategy: str
+    passes: dict[str, int]
+    milliseconds: dict[str, float]
+    rival: str
+    times_faster: dict[str, float]
+    wanted: dict[str, float | None]
+    disagreement: float
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def missed(self) -> list[str]:
+        return [k for k, want in self.wanted.items() if want is not None and self.times_faster[k] < want]
+
+
+def by_hand(f: Callable[[Tensor], Tensor], x: Tensor, chunk: int) -> Tensor:
+    """What a careful person writes: pushes in chunks."""
+    tangents = torch.eye(x.numel(), dtype=x.dtype, device=x.device).reshape(-1, *x.shape)
+    push = vmap(lambda t: jvp(f, (x,), (t,))[1])
+    return torch.cat([push(part).flatten(1) for part in tangents.split(chunk)]).T
+
+
+def rivals(problem: Problem, x: Tensor) -> dict[str, Callable[[], Any]]:
+    f = problem.f
+    found: dict[str, Callable[[], Any]] = {"jacrev": lambda: jacrev(f)(x), "jacfwd": lambda: jacfwd(f)(x)}
+    for chunk in (64, 128, 256):
+        if problem_rows(problem, x) > chunk:
+            found[f"jacrev({chunk})"] = lambda chunk=chunk: jacrev(f, chunk_size=chunk)(x)
+    if x.numel() > 128:
+        found["vmap(jvp), 128 at a time"] = lambda: by_hand(f, x, 128)
+    found["functional.jacobian, vectorized"] = lambda: torch.autograd.functional.jacobian(f, x, vectorize=True)
+    if problem_rows(problem, x) <= 256:  # always far behind: the small ones show it
+        found["row loop"] = lambda: row_loop(f, x)
+    return found
+
+
+def problem_rows(problem: Problem, x: Tensor) -> int:
+    with torch.no_grad():
+        return problem.f(x).numel()
+
+
+def row_loop(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    y = f(x)
+    return torch.stack([torch.autograd.grad(one, x, retain_graph=True)[0].reshape(-1) for one in y.reshape(-1)])
+
+
+def ours(problem: Problem, x: Tensor, *, forget: bool, sparse: bool = False) -> Callable[[], Any]:
+    def run() -> Any:
+        if forget:
+            warm.forget()
+        J = d(problem.f(x)) / d(x)
+        return J.sparse() if sparse else J.value
+
+    return run
+
+
+def timed(run: Callable[[], Any], device: str) -> float:
+    if device == "cpu":
+        begun = time.thread_time()
+        run()
+        return time.thread_time() - begun
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def measure(problem: Problem, rounds: int, device: str) -> Row:
+    """All contenders in turns."""
+    x = torch.randn(problem.shape, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
+    if isinstance(problem.f, torch.nn.Module):
+        problem.f.to(device)
+    others = rivals(problem, x)
+    mine = {"cold": ours(problem, x, forget=True), "warm": ours(problem, x, forget=False)}
+    mine["sparse"] = ours(problem, x, forget=False, sparse=True)
+    if problem.expert is not None:
+        others["expert"] = lambda: problem.expert(x)  # type: ignore[misc]
+    contenders = {**mine, **others}
+    first = {name: timed(run, device) for name, run in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    quick = min(first[name] for name in others)
+    for turn in range(rounds):
+        for name, run in contenders.items():
+            if turn and first[name] > 4 * quick + SLOW and name in others:
+                continue  # a rival this far behind is not the best one
+            run()  # the contender before has filled the caches with its own
+            times[name].append(timed(run, device))
+    return _row(problem, x, times)
+
+
+def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
+    middle = {name: statistics.median(each) for name, each in times.items()}
+    rival = min((n for n in middle if n not in ("cold", "warm", "sparse", "expert")), key=middle.__getitem__)
+    faster = {kind: middle[rival] / middle[kind] for kind in ("cold", "warm", "sparse")}
+    wanted: dict[str, float | None] = {"cold": problem.cold, "warm": problem.warm, "sparse": problem.sparse}
+    passes = {}
+    warm.forget()
+    for kind in ("cold", "warm"):
+        J = d(problem.f(x)) / d(x)
+        J.value
+        passes[kind] = J.explain().passes
+    notes = [f"fell back: {words}" for words in J.explain().fallbacks]
+    if "expert" in middle:
+        notes.append(f"warm sparse takes {middle['sparse'] / middle['expert']:.2f}x the time of an expert's code")
+    return Row(
+        problem.name, (J.ask.m, J.ask.n), J.explain().strategy, passes,
+        {name: 1e3 * value for name, value in middle.items()}, rival, faster, wanted, disagreement(problem, x), notes,
+    )  # fmt: skip
+
+
+def disagreement(problem: Problem, x: Tensor) -> float:
+    """The largest difference to a row loop in float64, relative to the largest entry."""
+    exact = x.detach().double().requires_grad_()
+    if isinstance(problem.f, torch.nn.Module):
+        problem.f.double()
+    try:
+        y = problem.f(exact)
+        truth = row_loop(problem.f, exact) if y.numel() <= 2048 else jacrev(problem.f)(exact).reshape(y.numel(), -1)
+        found = (d(y) / d(exact)).value.reshape(truth.shape)
+        return float((found - truth).abs().max() / truth.abs().max())
+    except RuntimeError:
+        return float("nan")  # weights that are no module's stay float32
+    finally:
+        if isinstance(problem.f, torch.nn.Module):
+            problem.f.float()
+
+
+def show(row: Row) -> None:
+    faster = "  ".join(f"{kind} {value:.1f}x" for kind, value in row.times_faster.items())
+    missed = f"   MISSED: {', '.join(f'{k} {row.wanted[k]:.2f}x' for k in row.missed)}" if row.missed else ""
+    print(f"{row.name}  ({row.shape[0]} x {row.shape[1]})\n    {faster}  than {row.rival}{missed}")
+    times = "  ".join(f"{name} {value:.2f}" for name, value in row.milliseconds.items())
+    print(f"    {row.strategy}, {row.passes['cold']} passes cold, {row.passes['warm']} warm; off by {row.disagreement:.0e}")
+    print(f"    ms: {times}")
+    for note in row.notes:
+        print(f"    {note}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    rows = []
+    for problem in problems():
+        if chosen.only in problem.name:
+            rows.append(measure(problem, chosen.rounds, chosen.device))
+            show(rows[-1])
+    OUT.mkdir(exist_ok=True)
+    told = {"device": chosen.device, "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
+    (OUT / "planner.json").write_text(json.dumps(told, indent=1) + "\n")
+    missed = [row.name for row in rows if row.missed]
+    print(f"{len(rows)} problems, {len(missed)} below what is wanted" + (f": {'; '.join(missed)}" if missed else ""))
+    print(f"saved to {OUT / 'planner.json'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -11,7 +11,8 @@ class Certificate:
     """Evidence for an answer; true when it held.
 
     kind "engine": a single pass of the framework's own engine, which is its own evidence.
-    kind "probe": one unbatched pull of a random combination of rows, compared with the same combination of the answer.
+    kind "probe": one pull of a random combination of rows, compared with the same combination of the answer; unbatched,
+    but where the same passes were proven so before.
     kind "exact": no engine was needed (the identity, an empty question, a proven independence).
     kind "none": switched off by the user.
     """
@@ -20,6 +21,7 @@ class Certificate:
     residual: float = 0.0
     tolerance: float = 0.0
     words: str = ""
+    probe: str = "by one unbatched pull"
 
     @property
     def passed(self) -> bool:
@@ -37,7 +39,7 @@ class Certificate:
             return "switched off"
         verdict = "agrees" if self.passed else "DISAGREES"
         bounds = f"residual {self.residual:.1e}, tolerance {self.tolerance:.1e}"
-        return f"random probe by one unbatched pull {verdict}: {bounds}"
+        return f"random probe {self.probe} {verdict}: {bounds}"
 
 
 @dataclass(slots=True)

@@ -88,5 +88,5 @@ def _nth(order: int) -> str:
 
 
 def _batched(step: Step) -> str:
-    calls = "1 call" if step.calls == 1 else f"{step.calls} calls"
+    calls = {0: "no call of its own", 1: "1 call"}.get(step.calls, f"{step.calls} calls")
     return f"{step.rung}, {calls}" if step.rung else calls

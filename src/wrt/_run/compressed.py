@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
 from wrt._run.certify import signs, verdict
 from wrt._run.sweeps import FEW, Sweeps
+from wrt._run.tally import IN_THE_BATCH
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -114,7 +115,8 @@ def sweep_compressed(ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool =
         return None
     if found is None or expected is None:
         return None
-    return Passes(ask, plan, found, _compare(ask, plan, found, expected))
+    held = _compare(ask, plan, found, expected)
+    return Passes(ask, plan, found, replace(held, probe=IN_THE_BATCH) if warm and plan.passes > FEW else held)
 
 
 def _seeds(ask: Ask, plan: Compressed) -> Array:

@@ -152,6 +152,8 @@ def sweep_lines(
             progress.advance(stop - start)
     step.seconds = time.perf_counter() - started
     report.steps.append(step)
+    if tally is not None and tally.expected is not None:
+        report.steps.append(Step("certificate, one more row of the batch", "pull", step.rung, per_line, 0))
     if tally is not None:
         report.certificate = tally.certificate(linear, report)
     elif proof != "later":

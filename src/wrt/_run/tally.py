@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wrt._core.ask import Ask
 from wrt._core.pattern import Way
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._run.certify import passes_per_row, seed_of, signs, verdict
 from wrt._run.columns import pull_columns
+
+
+IN_THE_BATCH = "as one more row of a batch proven before"
 
 
 class Tally:
@@ -44,7 +49,8 @@ class Tally:
             expected = pull_columns(ask, linear, self.seed, rung)  # (1, n)
             report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask)))
         got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
-        return verdict(ask, got, got * 0 if expected is None else expected, size)
+        found = verdict(ask, got, got * 0 if expected is None else expected, size)
+        return found if self.expected is None else replace(found, probe=IN_THE_BATCH)
 
     @property
     def seed(self) -> Array:

@@ -57,6 +57,44 @@ def test_a_cast_from_whole_numbers() -> None:
     assert close(d(y) / d(f), np.diag([0.0, 2.0, 4.0]))
 
 
+def test_a_weight_that_enters_beside_a_watched_tensor() -> None:
+    weights = [tensor(3, 3, seed=1), tensor(3, 3, seed=2)]
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        for w in weights:
+            x = tf.tanh(x @ w)
+        return tf.reduce_sum(x)
+
+    x = tensor(1, 3)
+    t = wrt.trace(f, x)
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch([x, *weights])
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([x, *weights])
+            y = f(x)
+        by_x = tape.gradient(y, x)
+    for w in weights:
+        assert close(d(t.output) / d(w), tape.gradient(y, w))
+        assert close(d(t.output) / d(x)[0, 1] / d(w), outer.gradient(by_x, w, tf.one_hot([1], 3, dtype=tf.float64)))
+    alone = wrt.trace(lambda x: tf.reduce_sum(x @ weights[0]) + tf.reduce_sum(tf.sin(weights[0])), x)
+    expected = np.repeat(x.numpy().T, 3, 1) + np.cos(weights[0])
+    assert close(d(alone.output) / d(weights[0]), expected)
+
+
+def test_a_custom_gradient_of_a_constant_that_entered_beside_another() -> None:
+    constant = [tf.constant(3.0)]
+
+    def f(x: tf.Tensor) -> tf.Tensor:
+        @tf.custom_gradient
+        def wrong(c: tf.Tensor) -> tuple[tf.Tensor, object]:
+            return c * x, lambda g: g * 1000
+
+        return x * constant[0] + wrong(constant[0])
+
+    t = wrt.trace(f, tf.constant(2.0))
+    assert float(d(t.output) / d(constant[0])) == 1002.0
+
+
 # ---- variables ----
 
 

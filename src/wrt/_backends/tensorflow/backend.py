@@ -73,7 +73,7 @@ class TensorFlowBackend:
         with recorder.listening() as recording:
             for leaf in tf.nest.flatten((args, kwargs)):
                 if recording.is_tensor(leaf):
-                    recorder.meet(recording.taped(leaf))
+                    recorder.meet(recording.taped(leaf), watch=True)
             recording.inputs, recording.keywords = _values(recording, list(args)), _values(recording, kwargs)
             output = f(*args, **kwargs)
             for leaf in tf.nest.flatten(output):

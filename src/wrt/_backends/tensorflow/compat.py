@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import execute, imperative_grad
+from tensorflow.python.eager import record as tape_stack
 from tensorflow.python.eager import tape as tape_lib
 from tensorflow.python.framework import constant_op, op_callbacks, ops
 from tensorflow.python.ops.parallel_for import pfor
@@ -77,6 +78,7 @@ def reopened(tape: Any) -> Iterator[None]:
 
 
 def watch(tape: Any, tensor: Tensor) -> None:
+    """Heard only by a tape that is open and not stopped."""
     tape_lib.watch(tape._tape, tensor)
 
 
@@ -232,6 +234,22 @@ def reads_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
         yield
     finally:
         owner._numpy = original
+
+
+@contextmanager
+def custom_gradients_noticed(notice: Callable[[Sequence[Tensor]], None]) -> Iterator[None]:
+    """Call `notice` with the inputs of every operation whose gradient is about to be recorded as a whole."""
+    original = tape_stack.record_operation
+
+    def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
+        notice(inputs)
+        return original(op, outputs, inputs, *rest, **keywords)
+
+    tape_stack.record_operation = noticed
+    try:
+        yield
+    finally:
+        tape_stack.record_operation = original
 
 
 @contextmanager

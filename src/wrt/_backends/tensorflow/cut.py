@@ -47,7 +47,7 @@ def _named(log: Log, index: int) -> GradientCut:
         return GradientCut(
             "no gradient path from x to y",
             f"{line} calls a compiled function with a tensor that the recording had not met before",
-            "hand it over as an argument of wrt.trace(f, x), or bind it to a variable inside the recording first",
+            "hand it over as an argument of wrt.trace(f, x), or write x = tf.identity(x) inside the recording first",
         )
     what = "stops every tape" if operation.stopped else f"{_words(operation.op)} cuts the path"
     return GradientCut(

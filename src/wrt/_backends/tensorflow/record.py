@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -62,6 +63,7 @@ class Recorder:
             stack.enter_context(compat.functions_run_eagerly())
             stack.enter_context(compat.reads_noticed(self._read))
             stack.enter_context(compat.arrays_noticed(self._from_numpy))
+            stack.enter_context(compat.custom_gradients_noticed(self._custom))
             stack.enter_context(layers_named(self))
             stack.callback(compat.close_tape, recording.open())
             compat.add_callback(self._ran)
@@ -76,22 +78,29 @@ class Recorder:
 
     # ---------------------------------------------------------------- tensors
 
-    def meet(self, tensor: Any) -> None:
-        """Watch a tensor that came from outside, before it is used where possible."""
-        log = self.recording.log
+    def meet(self, tensor: Any, *, watch: bool = False) -> None:
+        """Note a tensor that came from outside.
+
+        A tape computes the gradient of everything it watches, whoever asks. A constant that enters beside something
+        watched (a weight matrix) is left unwatched: the operation is on the tape anyway, and watching it when somebody
+        asks is early enough.
+        """
+        recording = self.recording
         number = compat.number(tensor)
-        if number not in log.tensors:
+        if number not in recording.log.tensors:
             kind = compat.kind(tensor)
-            log.tensors[number] = (compat.shape(tensor), kind)
-            log.met(number)
+            recording.log.tensors[number] = (compat.shape(tensor), kind)
+            recording.log.met(number)
             if kind in compat.CARRIES_GRADIENT or kind == compat.RESOURCE:
-                compat.watch(self.recording.tape, tensor)
+                recording.leaves[number] = weakref.ref(tensor)
+        if watch and number in recording.leaves:
+            recording.watch(number, tensor)
 
     def _watch_what_is_at_hand(self, frame: FrameType | None) -> None:
         if frame is not None:
             for name, tensor in visible_tensors(frame, self.recording.is_tensor).items():
                 taped = self.recording.taped(tensor)
-                self.meet(taped)
+                self.meet(taped, watch=True)
                 self.recording.called(name, compat.number(taped))
 
     def _bound(self, binding: Binding) -> None:
@@ -108,6 +117,13 @@ class Recorder:
             self.meet(recording.taped(tensor))
             sequence = len(recording.log.operations)
             recording.bind(Binding(name, recording.lift(tensor), frame.f_code, frame.f_lasti, sequence))
+
+    def _custom(self, inputs: Any) -> None:
+        """A gradient of the user's own is about to be recorded: only if one of its inputs is watched."""
+        if not compat.is_quiet():
+            for tensor in inputs:
+                if isinstance(tensor, compat.EagerTensor):
+                    self.meet(tensor, watch=True)
 
     def _read(self, tensor: Any) -> None:
         log = self.recording.log
@@ -132,7 +148,7 @@ class Recorder:
             return
         if isinstance(op, bytes):  # where TensorFlow left its fast path
             op = op.decode()
-        log = self.recording.log
+        log, leaves = self.recording.log, self.recording.leaves
         tensors, current = log.tensors, log.current
         numbers = []
         late: list[Any] = []
@@ -140,17 +156,17 @@ class Recorder:
         for tensor in inputs:
             number = tensor._id
             known = tensors.get(number)
-            if known is None:
+            if known is None or number in leaves:
                 late.append(tensor)
             elif known[1] in compat.CARRIES_GRADIENT:
                 watched = True
-            elif known[1] == compat.RESOURCE:
+            if known is not None and known[1] == compat.RESOURCE:
                 handles = True
             numbers.append(current.get(number, number) if current else number)
         stopped = compat.tapes_are_stopped()
         blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
         written = self._written(op, inputs) if handles or late else ()
-        made = [self._made(tensor) for tensor in outputs] if outputs else []
+        made = [self._made(tensor, stopped) for tensor in outputs] if outputs else []
         layer = self.layers[-1] if self.layers else ""
         index = log.add(Operation(op, tuple(numbers), (*written, *made), here, layer, stopped))
         if blind:
@@ -160,12 +176,15 @@ class Recorder:
         elif op in compat.READS_VARIABLE:
             self.recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
 
-    def _made(self, tensor: Any) -> int:
+    def _made(self, tensor: Any, stopped: bool) -> int:
         kind = tensor._datatype_enum()
         number: int = tensor._id
         self.recording.log.tensors[number] = (tensor._shape_tuple(), kind)
         if kind in compat.CARRIES_GRADIENT:
-            compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
+            if stopped:
+                self.recording.leaves[number] = weakref.ref(tensor)
+            else:
+                compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
         return number
 
     def _met_late(
@@ -179,23 +198,23 @@ class Recorder:
         frame: FrameType,
         stopped: bool,
     ) -> bool:
-        """Watch what was not watched; True where its gradient through this operation is lost for good."""
+        """Note what is met for the first time; True where its gradient through this operation is lost for good."""
         log = self.recording.log
         variables = _variables(frame)
         carries = False
         for tensor in late:
             kind, number = compat.kind(tensor), compat.number(tensor)
-            self.meet(tensor)
-            fresh = number > log.start and kind in compat.FLOATS
+            fresh = number > log.start and kind in compat.FLOATS and number not in log.tensors
+            self.meet(tensor, watch=not watched)
             if fresh and not self._was_read(tensor, variables, frame) and _is_from_numpy(frame):
                 log.from_numpy[number] = spot(frame)
             carries |= kind in compat.CARRIES_GRADIENT
             carries |= kind == compat.RESOURCE and op in compat.READS_VARIABLE
-        if not carries:
+        if watched or not carries:
             return False
         if compat.is_call(op):
             return True  # what a compiled function keeps for its backward cannot be had afterwards
-        if not watched and not stopped:
+        if not stopped:
             compat.record_by_hand(op, inputs, attributes, outputs)
         return False
 
@@ -207,7 +226,7 @@ class Recorder:
                 variables.remove(variable)  # arguments and inputs stand in the same order
                 handle = compat.handle(variable)
                 recording.note_read(handle, tensor, in_time=compat.number(handle) in recording.log.tensors)
-                self.meet(handle)
+                self.meet(handle, watch=True)
                 numbers = (recording.log.number(compat.number(handle)),)
                 layer = self.layers[-1] if self.layers else ""
                 read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)

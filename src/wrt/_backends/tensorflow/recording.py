@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -38,6 +39,7 @@ class TensorFlowRecording:
         self.names = Bindings()
         self.updates: dict[int, Update] = {}
         self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
+        self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
         self._values: dict[int, Value] = {}
         self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
@@ -48,6 +50,19 @@ class TensorFlowRecording:
     def open(self) -> Any:
         self.tape = self._open_tape()
         return self.tape
+
+    def watch(self, number: int, tensor: Any) -> None:
+        if not compat.tapes_are_stopped():  # then it would not be heard
+            del self.leaves[number]
+            with compat.reopened(self.tape):
+                compat.watch(self.tape, tensor)
+
+    def watch_everything(self) -> None:
+        """Before gradients are to be differentiated again: what they depend on must be on the tape."""
+        for number, reference in list(self.leaves.items()):
+            tensor = reference()
+            if tensor is not None:
+                self.watch(number, tensor)
 
     # ---------------------------------------------------------------- Values
 
@@ -239,7 +254,13 @@ class TensorFlowRecording:
                 raise not_a_float(letter, value.dtype.name)
 
     def linear(self, y: Value, xs: Sequence[Value]) -> TapeLinear:
-        return TapeLinear(self, y, [self.sources(x) for x in xs])
+        groups = [self.sources(x) for x in xs]
+        if self.leaves:
+            for source in (source for group in groups for source in group):
+                number = compat.number(source)
+                if number in self.leaves:
+                    self.watch(number, source)  # what is asked for has to be watched, though only now
+        return TapeLinear(self, y, groups)
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         given = {value.key.number for value in _leaves([self.inputs, self.keywords])}

@@ -79,6 +79,7 @@ class TapeLinear:
     def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
         """The gradients as tensors of the same tape, which records how they are made."""
         recording = self.recording
+        recording.watch_everything()
         with compat.unseen(), compat.reopened(recording.tape):
             rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
             return [

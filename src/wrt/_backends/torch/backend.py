@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import compat, record
+from wrt._backends.torch import compat, record, registry
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
 from wrt._core.protocol import Arrays
@@ -48,12 +48,12 @@ class TorchBackend:
                 "the elements of a sparse tensor have no fixed positions",
                 "ask for d(tensor.values()), or make it dense with tensor.to_dense()",
             )
-        recorded = record.known(obj) if record.RECORDINGS else None
+        recorded = registry.known(obj) if registry.RECORDINGS else None
         return self.live.lift(obj) if recorded is None else recorded
 
     def recorded(self, obj: torch.Tensor) -> Value | None:
         """Its Value in the latest recording that saw it, whatever its dtype; None where no recording did."""
-        return record.known(obj)
+        return registry.known(obj)
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The tensors of a module or a container, and how to put answers in their places."""
@@ -76,7 +76,7 @@ class TorchBackend:
         return record.recording(self, **options)
 
     def tap(self, name: str, tensor: torch.Tensor, frame: Any) -> None:
-        record.tap(name, tensor, frame)
+        registry.tap(name, tensor, frame)
 
     def capabilities(self) -> dict[str, str]:
         return {}

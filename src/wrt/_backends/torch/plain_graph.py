@@ -11,7 +11,7 @@ from wrt._core.where import place
 
 if TYPE_CHECKING:
     from wrt._backends.torch.listen import Operation
-    from wrt._backends.torch.record import TorchRecording
+    from wrt._backends.torch.recording import TorchRecording
 
 
 def plain_graph(record: TorchRecording) -> Graph:

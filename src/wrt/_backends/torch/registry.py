@@ -1,0 +1,57 @@
+"""Which recordings there are: the running one of a thread, and those whose tensors the user still holds."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from types import FrameType
+
+import torch
+from torch import Tensor
+
+from wrt._backends.torch.recording import TorchRecording
+from wrt._core.value import Value
+
+RECORDINGS: weakref.WeakSet[TorchRecording] = weakref.WeakSet()
+
+
+def known(tensor: Tensor) -> Value | None:
+    """The Value of a tensor in the latest recording that saw it."""
+    for recording in sorted(RECORDINGS, key=lambda r: r.started, reverse=True):
+        found = recording.find(tensor)
+        if found is not None:
+            return found
+    return None
+
+
+_KEPT: dict[int, tuple[TorchRecording, int]] = {}
+
+
+def keep_while_used(record: TorchRecording) -> None:
+    """`with wrt.record():` without a name: the recording lives as long as a tensor that it saw made and named."""
+    key = id(record)
+
+    def gone(_: object) -> None:
+        held, left = _KEPT.pop(key)
+        if left > 1:
+            _KEPT[key] = (held, left - 1)
+
+    made = [entry for entry in record.bound_names.objects() if entry.operation is not None]
+    watched = [tensor for entry in made if (tensor := entry()) is not None]
+    record.alive = [weakref.ref(tensor, gone) for tensor in watched]
+    if watched:
+        _KEPT[key] = (record, len(watched))
+
+
+def tap(name: str, tensor: Tensor, frame: FrameType | None) -> None:
+    """Name a tensor in every recording of this thread that is running."""
+    for recording in RECORDINGS:
+        if recording.running and recording.thread == threading.get_ident():
+            with torch._C.DisableTorchFunction():
+                recording.name(name, tensor, frame)
+
+
+def running() -> TorchRecording | None:
+    """The recording that this thread is in."""
+    here = [r for r in RECORDINGS if r.running and r.thread == threading.get_ident()]
+    return max(here, key=lambda r: r.started) if here else None

@@ -23,6 +23,7 @@ from typing import Any
 
 LARGEST = 200
 TOLERANCE = 1e-12  # relative to the largest entry of what is compared
+ROUNDINGS = 16  # where x is of lower precision than float64
 ELEMENTS = 3
 EXCEPTIONS = Path(__file__).with_name("exceptions.toml")
 
@@ -206,7 +207,8 @@ def difference(got: Any, expected: Any, outcome: Outcome) -> str:
         return ""
     worst = float((got - expected)[finite].abs().max())
     scale = float(expected[finite].abs().max())
-    return "" if worst <= TOLERANCE * scale else f"off by {worst:.1e} of {scale:.1e}"
+    tolerance = max(TOLERANCE, ROUNDINGS * torch.finfo(got.dtype).eps)  # a few operators take float32 weights
+    return "" if worst <= tolerance * scale else f"off by {worst:.1e} of {scale:.1e}"
 
 
 # ---------------------------------------------------------------------------------------------- all of them
@@ -240,13 +242,14 @@ def report(outcomes: list[Outcome], *, whole: bool) -> int:
         agreed += outcome.agreed
         noted += outcome.noted
         refused += outcome.refused
-        allowed = known.get(outcome.operator, {}).get("checks", [])
+        exception = known.get(outcome.operator, {})
+        allowed = exception.get("checks", [])
         for kind, words in outcome.disagreed.items():
             expected = kind in allowed
             unexpected += not expected
             status = "known     " if expected else "UNEXPECTED"
             print(f"{status}  {outcome.operator:40s} {kind:8s} {len(words)} of {outcome.samples}: {words[0]}")
-        for kind in set(allowed) - set(outcome.disagreed) if whole else ():
+        for kind in set(allowed) - set(outcome.disagreed) if whole and not exception.get("sometimes") else ():
             unexpected += 1
             print(f"UNEXPECTED  {outcome.operator:40s} {kind:8s} agrees now: take it off the list")
     samples = sum(outcome.samples for outcome in outcomes)

@@ -6,6 +6,7 @@ Seeds are made by NumPy: `jit` takes them as they are, where one operation of JA
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,10 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from wrt._backends.jax.seeds import OneHot, native, on_cpu
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 Array = Any
+
+
+# One compiled call each: an operation of JAX outside `jit` takes five times as long to set up.
+_reshape = jax.jit(jnp.reshape, static_argnums=1)
+_transpose = jax.jit(jnp.transpose)
+_take = jax.jit(partial(jnp.take, mode="clip"), static_argnums=2)
 
 
 class JaxArrays:
@@ -31,14 +39,15 @@ class JaxArrays:
         return jnp.zeros(shape, like.dtype)
 
     def one_hot(self, value: Value, positions: Positions) -> Array:
-        seeds = np.zeros((len(positions), value.size), value.dtype)
-        seeds[np.arange(len(positions)), positions] = 1
-        return seeds.reshape(len(positions), *value.shape)
+        return OneHot(positions, value.shape, np.dtype(value.dtype))
 
     def spread(self, value: Value, positions: Positions, weights: Array) -> Array:
         count = weights.shape[0]
-        seeds = jnp.zeros((count, value.size), value.dtype)
-        seeds = seeds.at[:, np.asarray(positions)].add(jnp.asarray(weights).astype(value.dtype))
+        if not on_cpu():
+            there = jnp.zeros((count, value.size), value.dtype).at[:, np.asarray(positions)]
+            return there.add(jnp.asarray(weights).astype(value.dtype)).reshape(count, *value.shape)
+        seeds = np.zeros((count, value.size), value.dtype)
+        np.add.at(seeds.T, np.asarray(positions), np.asarray(weights).astype(value.dtype).T)
         return seeds.reshape(count, *value.shape)
 
     def spread_pairs(self, value: Value, positions: Positions, weights: Array) -> Array:
@@ -50,7 +59,8 @@ class JaxArrays:
         return jax.lax.complex(seeds[..., 0], seeds[..., 1])
 
     def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Array:
-        return jnp.asarray(np.asarray(array).astype(like.dtype))
+        made = np.asarray(array).astype(like.dtype)
+        return made if on_cpu() else jnp.asarray(made)
 
     def native(self, given: Any, like: Value) -> Array:
         made = given if isinstance(given, jax.Array) else np.asarray(given)
@@ -64,16 +74,23 @@ class JaxArrays:
         return tuple(array.shape)
 
     def reshape(self, array: Array, shape: Shape) -> Array:
-        return array if tuple(array.shape) == tuple(shape) else array.reshape(shape)
+        if isinstance(array, np.ndarray):  # what the user gets is an array of JAX, whatever it was computed with
+            return jax.device_put(array.reshape(shape))
+        return array if array.shape == tuple(shape) else _reshape(array, tuple(shape))
 
     def transpose(self, array: Array) -> Array:
-        return array.mT
+        return array.T if isinstance(array, np.ndarray) else _transpose(array)
 
     def take(self, array: Array, positions: Positions, axis: int) -> Array:
-        return jnp.take(array, np.asarray(positions), axis=axis, mode="clip")
+        return _take(array, np.asarray(positions), axis)
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
-        return arrays[0] if len(arrays) == 1 else jnp.concatenate(list(arrays), axis)
+        if len(arrays) == 1:
+            return arrays[0]
+        whole = [native(array) for array in arrays]
+        if all(isinstance(array, np.ndarray) for array in whole):
+            return np.concatenate(whole, axis)
+        return jnp.concatenate(whole, axis)
 
     def index(self, positions: Positions, like: Value) -> Array:
         return jnp.asarray(np.asarray(positions))
@@ -89,10 +106,12 @@ class JaxArrays:
         return jnp.sum(array, axis=axis)
 
     def matmul(self, a: Array, b: Array) -> Array:
+        if on_cpu():
+            return np.matmul(np.asarray(a), np.asarray(b))
         return jnp.matmul(a, b, precision="highest")
 
     def abs(self, array: Array) -> Array:
-        return jnp.abs(array)
+        return np.abs(np.asarray(array)) if on_cpu() else jnp.abs(array)
 
     def largest(self, array: Array) -> float:
         return float(np.max(np.asarray(array, np.float64))) if array.size else 0.0
@@ -107,22 +126,22 @@ class JaxArrays:
         return jnp.stack([array.real, array.imag], axis=-1)
 
     def conjugate(self, array: Array) -> Array:
-        return jnp.conj(array)
+        return array if isinstance(array, OneHot) else jnp.conj(array)  # ones are real
 
     def times_i(self, array: Array) -> Array:
-        return array * 1j
+        return native(array) * np.asarray(1j, array.dtype)
 
     def complex(self, real: Array, imaginary: Array) -> Array:
         return jax.lax.complex(jnp.asarray(real), jnp.asarray(imaginary))
 
     def cast(self, array: Array, like: Value) -> Array:
-        return array.astype(like.dtype)
+        return native(array).astype(like.dtype)
 
     def cast_like(self, array: Array, like: Array) -> Array:
         return array.astype(like.dtype)
 
     def isfinite(self, array: Array) -> npt.NDArray[np.bool_]:
-        result: npt.NDArray[np.bool_] = np.asarray(jnp.isfinite(array))
+        result: npt.NDArray[np.bool_] = np.isfinite(np.asarray(array)) if on_cpu() else np.asarray(jnp.isfinite(array))
         return result
 
     def finite_only(self, *arrays: Array) -> tuple[Array, ...] | None:

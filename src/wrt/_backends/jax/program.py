@@ -35,6 +35,8 @@ class Op:
     context: Any
     effects: Any = ()
     number: int = 0
+    calls: tuple[str, ...] = ()
+    """Jitted functions that it came out of, the outermost first."""
 
     @property
     def name(self) -> str:

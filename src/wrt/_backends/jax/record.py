@@ -11,6 +11,7 @@ import numpy as np
 
 from wrt._backends.jax import compat, cuts
 from wrt._backends.jax.bare import BareRecord
+from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
 from wrt._backends.jax.names import Names
@@ -115,6 +116,14 @@ class JaxRecord:
             inputs = [v.key for v in jax.tree.leaves((self.inputs, self.keywords)) if isinstance(v, Value)]
             self._graph = plain_graph(self, self._recorded, inputs, outputs)
         return self._graph
+
+    def evidence(self) -> JaxEvidence:
+        """The run under examination, for `why` and `check`."""
+        return JaxEvidence(self)
+
+    def numbered(self, value: Value) -> int | None:
+        """Which array of the graph a Value is."""
+        return self.evidence().numbers.get(self.inside.settled(value))
 
     def find(self, obj: Any) -> Value | None:
         if isinstance(obj, Recorded) and obj._trace is self.recorder:

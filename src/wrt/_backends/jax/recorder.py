@@ -91,6 +91,7 @@ class Recorder(compat.Trace):
         self.on_inlined: Callable[[Any, dict[Any, Var]], None] | None = None
         self.on_emitted: Callable[[Op], None] | None = None
         self.open = True
+        self.calls: tuple[str, ...] = ()
 
     # ---------------------------------------------------------------- values
 
@@ -161,12 +162,17 @@ class Recorder(compat.Trace):
         """Note one operation; a call is replaced by what it contains. `read`: the equation of a jaxpr it comes from."""
         if primitive.name in compat.INLINED:
             jaxpr, consts = compat.sub_jaxpr(params)
-            return self.inline(jaxpr, [self.var_of(c) for c in consts], inputs, source)
+            outside, self.calls = self.calls, (*self.calls, str(params.get("name", primitive.name)))
+            try:
+                return self.inline(jaxpr, [self.var_of(c) for c in consts], inputs, source)
+            finally:
+                self.calls = outside
         if read is None:
             avals, effects = compat.abstract_eval(primitive, [v.aval for v in inputs], params)
         else:
             avals, effects = [v.aval for v in read.outvars], read.effects
         op = Op(primitive, params, tuple(inputs), (), source, compat.current_context(), effects, len(self.program.ops))
+        op.calls = self.calls
         op.outputs = tuple(Var(aval, op, k) for k, aval in enumerate(avals))
         self.program.ops.append(op)
         made = list(op.outputs)
@@ -177,7 +183,8 @@ class Recorder(compat.Trace):
     def inline(self, jaxpr: Any, consts: Sequence[Var], inputs: Sequence[Var], source: Any) -> list[Var]:
         """The operations of a jaxpr, one by one, as if they had been called here."""
         env: dict[Any, Var] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs), strict=True))
-        own_lines = user_files[compat.file_of(jaxpr)]  # a library function was read at its first call, from other lines
+        file = compat.file_of(jaxpr)
+        own_lines = bool(file) and user_files[file]  # a library function was read at its first call, from other lines
 
         def read(atom: Any) -> Var:
             return self.var_of(atom.val) if isinstance(atom, compat.Literal) else env[atom]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
+from wrt._backends.jax.seeds import written_out
+from wrt._core.index import Shape
 
 Arrays = Sequence[Any]
 
@@ -145,6 +147,17 @@ class Compiled:
     def push_many(self) -> Any:
         return jax.jit(lambda xs, others, tangents: jax.vmap(lambda t: self._push(xs, others, t))(tangents))
 
+    @cached_property
+    def push_columns(self) -> Any:
+        """(xs, others, which x, positions) -> the columns of the Jacobian at these elements of it."""
+        return jax.jit(self._push_columns, static_argnums=2)
+
+    def _push_columns(self, xs: Arrays, others: Arrays, k: int, positions: Any) -> Any:
+        def column(position: Any) -> Any:
+            return self._push(xs, others, {k: written_out(position, xs[k].shape, xs[k].dtype)})
+
+        return jax.vmap(column)(positions)
+
     def _push(self, xs: Arrays, others: Arrays, tangents: dict[int, Any]) -> Any:
         moving = {k: xs[k] for k in tangents}
 
@@ -168,15 +181,31 @@ def compiled(template: Template) -> Compiled:
     return Compiled(template)
 
 
-@jax.jit
-def pull_one(pull: Any, seed: Any) -> Any:
+def _adjoint(pull: Any, seed: Any) -> Any:
     """The adjoint over the reals: JAX pairs without conjugating, so both ends are conjugated."""
     return jax.tree.map(conjugated, pull(conjugated(seed)))
 
 
 @jax.jit
+def pull_one(pull: Any, seeds: Any) -> Any:
+    """(1, *y.shape) -> for each x (1, *x.shape), without batching."""
+    return jax.tree.map(lambda g: g[None], _adjoint(pull, seeds[0]))
+
+
+@jax.jit
 def pull_many(pull: Any, seeds: Any) -> Any:
-    return jax.vmap(lambda seed: jax.tree.map(conjugated, pull(conjugated(seed))))(seeds)
+    return jax.vmap(lambda seed: _adjoint(pull, seed))(seeds)
+
+
+@partial(jax.jit, static_argnames=("shape", "dtype"))
+def pull_row(pull: Any, position: Any, *, shape: Shape, dtype: Any) -> Any:
+    """One row of the Jacobian: for each x an array of its own shape."""
+    return _adjoint(pull, written_out(position, shape, dtype))
+
+
+@partial(jax.jit, static_argnames=("shape", "dtype"))
+def pull_rows(pull: Any, positions: Any, *, shape: Shape, dtype: Any) -> Any:
+    return jax.vmap(lambda position: _adjoint(pull, written_out(position, shape, dtype)))(positions)
 
 
 def conjugated(array: Any) -> Any:

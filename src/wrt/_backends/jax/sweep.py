@@ -11,6 +11,7 @@ import numpy as np
 from wrt._backends.jax import compat, segment
 from wrt._backends.jax.program import Op, between
 from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
+from wrt._backends.jax.seeds import OneHot, native, on_cpu
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
@@ -39,6 +40,7 @@ class JaxLinear:
         self.segment = segment.Segment.of(ops, y.key, [xs[k].key for k in self.live])
         self.compiled = segment.compiled(self.segment.template)
         self._pull: Any = None
+        self._probed: tuple[Array, list[Array]] | None = None
         self._arrays: tuple[list[Array], list[Array]] | None = None
         backwards = not forward_only(ops)
         self.pull_rungs: tuple[str, ...] = (VMAP, ONE_BY_ONE) if backwards else (COLUMNS,)
@@ -53,14 +55,37 @@ class JaxLinear:
             return self._placed(self._pull_columns(seeds))
         backwards = self._linearized()
         if seeds.shape[0] == 1:
-            return self._placed([g[None] for g in segment.pull_one(backwards, seeds[0])])
+            return self._placed(self._plain(backwards, native(seeds)))
         if rung == VMAP:
             try:
-                return self._placed(segment.pull_many(backwards, seeds))
+                return self._placed(_batched(backwards, seeds))
             except Exception as error:
                 raise CannotBatch(first_line(error)) from error
-        rows = [segment.pull_one(backwards, seed) for seed in seeds]
-        return self._placed([jax.numpy.stack(column) for column in zip(*rows, strict=True)])
+        with in_our_words():
+            rows = [segment.pull_one(backwards, seed[None]) for seed in native(seeds)]
+        return self._placed([jax.numpy.concatenate(column) for column in zip(*rows, strict=True)])
+
+    def _plain(self, backwards: Any, seed: Array) -> list[Array]:
+        """One unbatched pull. The point is fixed, so the probe of a question that is asked again need not run again."""
+        probe = np.asarray(seed) if on_cpu() else None
+        if probe is not None and self._probed is not None and np.array_equal(self._probed[0], probe):
+            return self._probed[1]
+        with in_our_words():
+            found = list(segment.pull_one(backwards, seed))
+        if probe is not None:
+            self._probed = probe.copy(), found
+        return found
+
+    def row(self, position: int) -> Array | None:
+        """The plain, unbatched row of a single x, in its shape; None where no path leads there."""
+        if not self.live:
+            return None
+        if self.pull_rungs == (COLUMNS,):
+            (found,) = self.pull(self.record.backend.arrays.one_hot(self.y, np.array([position])), COLUMNS)
+            return None if found is None else found[0]
+        backwards = self._linearized()
+        with in_our_words():
+            return segment.pull_row(backwards, position, shape=self.y.shape, dtype=self.y.dtype)[0]
 
     def _linearized(self) -> Any:
         if self._pull is None:
@@ -88,7 +113,7 @@ class JaxLinear:
     def _pull_columns(self, seeds: Array) -> list[Array]:
         """u @ J from the columns of J, where no backward pass exists: a loop whose length is decided while it runs."""
         count = seeds.shape[0]
-        bars = jax.numpy.conj(seeds.reshape(count, -1))
+        bars = jax.numpy.conj(native(seeds).reshape(count, -1))
         pulled = []
         for k in self.live:
             x = self.xs[k]
@@ -104,7 +129,7 @@ class JaxLinear:
         pushed = []
         for start in range(0, x.size, CHUNK):
             chosen = np.arange(start, min(start + CHUNK, x.size))
-            tangents = self.record.backend.arrays.one_hot(x, chosen) * np.asarray(direction).astype(x.dtype)
+            tangents = native(self.record.backend.arrays.one_hot(x, chosen)) * np.asarray(direction).astype(x.dtype)
             columns = self.push([tangents if j == k else None for j in range(len(self.xs))], VMAP)
             pushed.append(columns.reshape(len(chosen), -1))  # type: ignore[union-attr]
         return jax.numpy.concatenate(pushed).T
@@ -122,9 +147,12 @@ class JaxLinear:
         count = next(iter(given.values())).shape[0]
         try:
             if rung == TRANSPOSED:
-                return self._push_transposed(given, count)
+                return self._push_transposed({k: native(t) for k, t in given.items()}, count)
             if count == 1:
-                return self.compiled.push(*self._numbers(), {k: t[0] for k, t in given.items()})[None]
+                return self.compiled.push(*self._numbers(), {k: native(t)[0] for k, t in given.items()})[None]
+            if rung == VMAP and len(given) == 1 and isinstance(first := given[next(iter(given))], OneHot):
+                return self.compiled.push_columns(*self._numbers(), next(iter(given)), first.positions)
+            given = {k: native(t) for k, t in given.items()}
             if rung == VMAP:
                 return self.compiled.push_many(*self._numbers(), given)
             each = [{k: t[j] for k, t in given.items()} for j in range(count)]
@@ -161,6 +189,12 @@ class JaxLinear:
         ]
         with in_our_words(), compat.set_current_trace(recorder):
             _, pull = jax.vjp(lambda *xs: template(xs, others, made), *xs)
-            rows = [pull(segment.conjugated(seed)) for seed in seeds]
+            rows = [pull(segment.conjugated(seed)) for seed in native(seeds)]
             columns = [jax.numpy.stack([segment.conjugated(g) for g in column]) for column in zip(*rows, strict=True)]
         return self._placed([record.value_of(recorder.var_of(column)) for column in columns])
+
+
+def _batched(pull: Any, seeds: Any) -> Any:
+    if isinstance(seeds, OneHot):
+        return segment.pull_rows(pull, seeds.positions, shape=seeds.inner, dtype=seeds.dtype)
+    return segment.pull_many(pull, seeds)

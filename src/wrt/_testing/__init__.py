@@ -1,0 +1,1 @@
+"""Behind `wrt.testing`: probes, verdicts, and where a dependence was born."""

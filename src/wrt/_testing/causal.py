@@ -1,0 +1,138 @@
+"""`assert_causal`: no output position depends on a later input position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import wrt
+from wrt._testing.birth import birth
+from wrt._testing.points import changed, others
+from wrt._testing.probe import Probe, along, carries
+from wrt._testing.run import Run, Subject
+from wrt._testing.settings import settings
+from wrt._testing.verdict import Failed, Proven
+from wrt.extend import numbers, precision, tensor_like
+
+ALL = 48  # boundaries that are all probed; of more, as many
+BY_VALUE = 3
+
+
+def assert_causal(
+    model: Callable[..., Any],
+    x: Any,
+    *more: Any,
+    axis: int = 1,
+    output: Callable[[Any], Any] | None = None,
+    points: int | None = None,
+    positions: list[int] | None = None,
+    **keywords: Any,
+) -> Proven:
+    """Output position t along `axis` depends on input positions up to t only.
+
+    Proven by derivatives at several inputs: for each boundary t one pull of a random combination of all outputs up to t,
+    whose gradient must be exactly zero after t (roundoff is told apart). And by value: inputs after t are replaced and
+    outputs up to t must stay. Beyond 48 positions a sample of boundaries is probed; `positions=` names them.
+
+    >>> import torch
+    >>> assert_causal(lambda x: x.cumsum(1), torch.randn(2, 5, 3)).passes > 0
+    True
+    """
+    __tracebackhide__ = True
+    subject = Subject(model, more, keywords, output)
+    fits = lambda y, x: len(y.shape) > axis and y.shape[axis] == x.shape[axis]
+    run = subject.run(x, fits)
+    length = run.given.shape[axis]
+    boundaries = _boundaries(length, positions)
+    count = settings.points if points is None else points
+    passes, notes = 0, set[str]()
+    for k in range(count):
+        if k:
+            (moved,) = others(run.given, 1, settings.seed + k)
+            here = subject.run(moved, fits)
+        else:
+            here = run
+        few = boundaries if k == 0 else boundaries[:: max(1, len(boundaries) // 4)]
+        passes += _by_gradient(here, axis, few, notes)
+    passes += _by_value(subject, run, fits, axis, boundaries)
+    every = f"all {len(boundaries)}" if len(boundaries) == length - 1 else f"{len(boundaries)} of {length - 1}"
+    proof = f"derivatives at {count} inputs ({every} boundaries at the first) and {BY_VALUE} changes of later inputs"
+    if run.embedded:
+        proof += f", through the embedding {run.x.name}"
+    return Proven(f"{run.y.name or 'the output'} is causal along axis {axis}", proof, passes, tuple(sorted(notes)))
+
+
+def _boundaries(length: int, positions: list[int] | None) -> list[int]:
+    if positions is not None:
+        return sorted(p for p in positions if 0 <= p < length - 1)
+    if length - 1 <= ALL:
+        return list(range(length - 1))
+    random = np.random.default_rng(settings.seed)
+    ends = {0, 1, 2, length - 3, length - 2, length // 2, length // 2 - 1}
+    drawn = random.choice(length - 1, size=ALL - len(ends), replace=False)
+    return sorted(ends | {int(k) for k in drawn})
+
+
+def _by_gradient(run: Run, axis: int, boundaries: list[int], notes: set[str]) -> int:
+    probe = Probe(run.y, run.x, settings.seed)
+    place = np.arange(run.x.shape[axis])
+    before = -1
+    for start in range(0, len(boundaries), 8):
+        some = boundaries[start : start + 8]
+        weights = [probe.weights(along(run.y.shape, axis, np.arange(run.y.shape[axis]) <= t)) for t in some]
+        for t, u, g in zip(some, weights, probe.pull(weights), strict=True):
+            later = along(run.x.shape, axis, place > t)
+            if np.any(g[later] != 0) and probe.true_leak(u, g, later):
+                raise _failed(run, probe, axis, t, before, g)
+            if np.any(g[later] != 0):
+                notes.add("gradients at later positions were roundoff: they did not scale with their weights")
+            before = t
+    if probe.cut:
+        notes.add(f"the gradient is cut ({probe.cut}): only the change of values speaks for what lies before")
+    return probe.passes
+
+
+def _failed(run: Run, probe: Probe, axis: int, t: int, before: int, g: Any) -> Failed:
+    """Name the pair: the boundary below was clean, so the row lies between the two."""
+    place = np.arange(run.x.shape[axis])
+    later = along(run.x.shape, axis, place > t)
+    column = tuple(int(k) for k in np.unravel_index(int(np.argmax(np.where(later, np.abs(g), -1))), g.shape))
+    rows = along(run.y.shape, axis, (np.arange(run.y.shape[axis]) <= t) & (np.arange(run.y.shape[axis]) > before))
+    output, value = probe.element(rows, column)
+
+    def leaks(handle: wrt.Handle) -> bool:
+        (passed_on,) = Probe(run.y, handle).pull([probe.weights(rows)])
+        return carries(handle, run.x, np.where(along(handle.shape, axis, place <= t), passed_on, 0), later)
+
+    alike = lambda h: len(h.shape) == len(run.x.shape) and h.shape[: axis + 1] == run.x.shape[: axis + 1]
+    through = f" (through the embedding {run.x.name})" if run.embedded else ""
+    return Failed(
+        f"output position {output[axis]} depends on input position {column[axis]}{through}: "
+        f"d(y){list(output)} / d(x){list(column)} = {value:.3g}",
+        str(birth(run, alike, leaks)),
+        f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only: look at the mask, "
+        "the padding or the shift there",
+    ).at(output, column, value)
+
+
+def _by_value(subject: Subject, run: Run, fits: Callable[..., bool], axis: int, boundaries: list[int]) -> int:
+    """Replace later inputs; earlier outputs must stay what they are. Catches decisions, which have no derivative."""
+    before = numbers(run.y).astype(np.float64)
+    x = numbers(run.given)
+    random = np.random.default_rng(settings.seed)
+    few = sorted({boundaries[0], boundaries[len(boundaries) // 2], boundaries[-1]}) if boundaries else []
+    for t in few:
+        later = along(x.shape, axis, np.arange(x.shape[axis]) > t)
+        moved = subject.run(tensor_like(changed(x, later, random), run.given), fits)
+        difference = np.abs(numbers(moved.y).astype(np.float64) - before)
+        difference = np.where(along(before.shape, axis, np.arange(before.shape[axis]) <= t), difference, 0.0)
+        if difference.max(initial=0.0) > 64 * precision(run.y) * max(1e-30, float(np.abs(before).max())):
+            output = tuple(int(k) for k in np.unravel_index(int(difference.argmax()), difference.shape))
+            raise Failed(
+                f"output position {output[axis]} changes by {difference.max():.3g} when inputs after {t} change",
+                "its derivative is zero there: a decision (a mask, argmax, sorting, rounding) or a detached value carries it",
+                f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only",
+            ).at(output, None, float(difference.max()))
+    return len(few)

@@ -1,0 +1,117 @@
+"""Leaks are found at their exact position, in float32 and bfloat16; healthy models are left in peace."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.testing import models
+from wrt.testing import Failed, assert_causal
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def tokens() -> torch.Tensor:
+    return torch.randint(0, 20, (2, 9))
+
+
+def signal(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(2, 10, 3, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_mask_that_reaches_one_too_far_is_found_through_the_embedding(dtype: torch.dtype) -> None:
+    with pytest.raises(Failed) as caught:
+        assert_causal(models.Language(reach=1).to(dtype), tokens())
+    assert caught.value.output is not None
+    assert caught.value.input is not None
+    assert (caught.value.output[1], caught.value.input[1]) == (0, 1)
+    assert "output position 0 depends on input position 1 (through the embedding embed)" in str(caught.value)
+    assert "first seen in scores in second" in str(caught.value)
+    assert "weights = scores.masked_fill(~allowed" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_leak_of_a_millionth_is_found_where_it_is(dtype: torch.dtype) -> None:
+    with pytest.raises(Failed) as caught:
+        assert_causal(models.padding_leak, signal(dtype))
+    assert (caught.value.output[1], caught.value.input[1]) == (3, 7)
+    assert caught.value.value == pytest.approx(1e-6, rel=1e-2)
+    assert "late = F.pad" in caught.value.where
+
+
+def test_a_convolution_padded_on_both_sides_is_found() -> None:
+    with pytest.raises(Failed, match="output position 0 depends on input position 1"):
+        assert_causal(models.Convolution(both=True), signal())
+
+
+def test_a_gather_that_depends_on_the_data_is_found() -> None:
+    x = signal()
+    with pytest.raises(Failed) as caught:
+        assert_causal(models.sorted_by_data, x)
+    b, t, _ = caught.value.output
+    assert caught.value.input[1] == x[b, :, 0].argsort()[t]  # the very row it took
+
+
+def test_a_decision_without_derivative_is_found_by_value() -> None:
+    with pytest.raises(Failed, match=r"a decision \(a mask, argmax, sorting, rounding\)"):
+        assert_causal(models.decided_by_the_last, signal())
+
+
+def test_a_leak_above_the_roundoff_of_a_dense_path_is_found() -> None:
+    def leaking(x: torch.Tensor) -> torch.Tensor:
+        y = models.fourier(x)
+        return torch.cat([y[:, :3], y[:, 3:4] + 1e-4 * x[:, 7:8], y[:, 4:]], 1)
+
+    with pytest.raises(Failed) as caught:
+        assert_causal(leaking, signal())
+    assert (caught.value.output[1], caught.value.input[1]) == (3, 7)
+
+
+def test_roundoff_is_no_leak() -> None:
+    assert "roundoff" in repr(assert_causal(models.fourier, signal()))
+
+
+HEALTHY = {
+    "attention": (models.Attention(3), signal),
+    "two blocks": (models.Language(), tokens),
+    "left-padded convolution": (models.Convolution(), signal),
+    "running sum": (lambda x: x.cumsum(1), signal),
+    "running maximum": (lambda x: x.cummax(1).values, signal),
+    "pointwise": (nn.Sequential(nn.Linear(3, 5), nn.GELU(), nn.Linear(5, 2)), signal),
+    "layer norm": (nn.LayerNorm(3), signal),
+    "recurrent": (nn.GRU(3, 4, batch_first=True), signal),
+    "lstm": (nn.LSTM(3, 4, batch_first=True), signal),
+    "shifted": (lambda x: torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1), signal),
+    "constant": (lambda x: torch.zeros_like(x) + 1, signal),
+    "encoder layer": (
+        lambda x: nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+        signal,
+    ),
+    "dropout": (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)), signal),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_healthy_model_passes(name: str, dtype: torch.dtype) -> None:
+    model, data = HEALTHY[name]
+    x = data()
+    model = model.to(dtype) if isinstance(model, nn.Module) else model
+    assert assert_causal(model, x if x.dtype is torch.int64 else x.to(dtype))
+
+
+def test_nothing_of_the_model_changes(unchanged: object) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)), signal()
+    with unchanged(model, x):  # type: ignore[operator]
+        before = torch.random.get_rng_state()
+        assert_causal(model, x)
+        assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_many_positions_are_sampled_and_it_says_so() -> None:
+    proven = assert_causal(lambda x: x.cumsum(1), torch.randn(1, 200, 1))
+    assert "of 199 boundaries" in proven.by
+    assert proven.passes < 48 + 2 * 20

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from wrt._backends.torch.kinds import Traits
 from wrt._backends.torch.listen import Listener
 
 OURS = ("wrt.", "torch.utils.checkpoint")
@@ -34,7 +35,7 @@ def followed(listener: Listener) -> Iterator[None]:
 
         call.__name__ = cls.__name__
         boxed = listener.saved.boxed(args), listener.saved.boxed(kwargs)
-        result = listener.perform(call, args, kwargs, sys._getframe(1))
+        result = listener.perform(call, Traits(cls.__name__), args, kwargs, sys._getframe(1))
         listener.kept[len(listener.operations) - 1] = (cls, *boxed)  # to run it again beside its own backward
         return result
 

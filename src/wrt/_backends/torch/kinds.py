@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -87,9 +87,35 @@ REFUSALS = (
 """How torch says, before it computes anything, that an input must not require grad."""
 
 
-@cache
+class Traits(NamedTuple):
+    """What a recording has to know of a function, looked up once for every call."""
+
+    name: str
+    """As the user would say it: `tanh`, `__setitem__`, `data` for the getter of a property."""
+    verbatim: bool = False
+    writes: bool = False
+    """It may write into its first argument."""
+    pure: bool = False
+    """Compiled, and by its name not writing anything: nobody has to look whether it did."""
+    remembered: bool = False
+
+
+class _Table(dict[Any, Traits]):
+    """torch function -> its traits; torch has a few thousand functions, so nothing is ever dropped."""
+
+    def __missing__(self, func: Any) -> Traits:
+        name = name_of(func)
+        writes = writes_in_place(name)
+        found = Traits(name, name in VERBATIM, writes, isinstance(func, _COMPILED) and not writes, name in REMEMBERED)
+        self[func] = found
+        return found
+
+
+TRAITS = _Table()
+_COMPILED = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType)
+
+
 def name_of(func: Any) -> str:
-    """The function as the user would say it: `tanh`, `__setitem__`, `data` for the getter of a property."""
     name = getattr(func, "__name__", str(func))
     if func is torch.autograd.grad:
         return "autograd.grad"  # not the property `.grad`
@@ -99,10 +125,8 @@ def name_of(func: Any) -> str:
     return str(name)
 
 
-@cache
-def writes_in_place(func: Any) -> bool:
+def writes_in_place(name: str) -> bool:
     """Whether a function may write into its first argument, judged by torch's own naming rule."""
-    name = name_of(func)
     if name in ("__setitem__", "batch_norm", "instance_norm", "embedding", "embedding_bag", "data=", "set_"):
         return True
     if name.startswith("__i") and name.endswith("__"):

@@ -15,14 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import (
-    KINKED,
-    PLAIN,
-    REMEMBERED,
-    VERBATIM,
-    name_of,
-    writes_in_place,
-)
+from wrt._backends.torch.kinds import KINKED, PLAIN, TRAITS, Traits
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
@@ -83,16 +76,18 @@ class Listener(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         tracer = self.tracer
         if tracer is None or sys.gettrace() is not tracer:
-            return self.perform(func, args, kwargs or NOTHING, sys._getframe(1))
+            return self.perform(func, TRAITS[func], args, kwargs or NOTHING, sys._getframe(1))
         sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
         try:
-            return self.perform(func, args, kwargs or NOTHING, sys._getframe(1))
+            return self.perform(func, TRAITS[func], args, kwargs or NOTHING, sys._getframe(1))
         finally:
             sys.settrace(tracer)
 
-    def perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> Any:
+    def perform(
+        self, func: Any, traits: Traits, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
+    ) -> Any:
         """Run one function of the user's, for real, and note it."""
-        name = name_of(func)
+        name, verbatim, writes, pure, remembered = traits
         given = tensors_in(args, kwargs)
         entries = []
         known = self.entries
@@ -107,14 +102,12 @@ class Listener(TorchFunctionMode):
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         plain = False
         replaced: Any = None
-        if enabled and name not in VERBATIM:
+        if enabled and not verbatim:
             plain, replaced = twins_for(self, given, entries)
-        if writes_in_place(func) or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
+        if writes or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
             before_writes(self, name, args, kwargs)
-        try:
-            versions = [tensor._version for tensor in given]
-        except RuntimeError:  # inference tensors have no version
-            versions = _versions(given)
+            pure = False
+        versions = None if pure else _versions(given)
         if replaced:
             result = run_on_twins(func, name, args, kwargs, replaced)
             result = handed_back(self, result, given, entries, replaced, plain)
@@ -123,11 +116,9 @@ class Listener(TorchFunctionMode):
         inputs = [entry.number for entry in entries]
         spot = _spot(frame)
         written: Any = ()
-        for k, tensor in enumerate(given):
-            if versions[k] >= 0 and tensor._version != versions[k]:
-                call = Call(name, args, kwargs, plain, enabled, spot)
-                written = note_writes(self, call, given, versions, entries)
-                break
+        if versions is not None and versions != _versions(given):
+            call = Call(name, args, kwargs, plain, enabled, spot)
+            written = note_writes(self, call, given, versions, entries)
         if isinstance(result, Tensor):
             entry = known.get(id(result))
             if entry is None or entry() is not result:
@@ -139,7 +130,7 @@ class Listener(TorchFunctionMode):
             outputs = self._outputs(result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
-        if name in REMEMBERED:
+        if remembered:
             self._remember(name, func, args, kwargs, entries, outputs)
         off = None if enabled else _off(frame)
         self.operations.append((name, func, inputs, outputs, spot, off, self.module, written))
@@ -244,7 +235,10 @@ class Listener(TorchFunctionMode):
 
 
 def _versions(given: list[Tensor]) -> list[int]:
-    return [-1 if tensor.is_inference() else tensor._version for tensor in given]
+    try:
+        return [tensor._version for tensor in given]
+    except RuntimeError:  # inference tensors have no version
+        return [-1 if tensor.is_inference() else tensor._version for tensor in given]
 
 
 def _spot(frame: FrameType | None) -> Spot | None:

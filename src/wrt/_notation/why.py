@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from wrt import _backends
-from wrt._core.finding import Findings
+from wrt._core.finding import Finding, Findings
 from wrt._core.index import Elements
 from wrt._core.value import Value
 from wrt._notation.d import Differential
 from wrt._notation.trace import Handle, Trace, trace
+from wrt._why.cause import causes
 from wrt._why.question import Question
 from wrt._why.raised import raised
 from wrt._why.why import examine
@@ -40,16 +41,25 @@ def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
             "it asks about y and x, about a function and its arguments, or about an exception",
             "write wrt.why(y, x), wrt.why(f, x) or wrt.why(error)",
         )
-    return between(_place(y), _place(args[0]), _spoken(y), _spoken(args[0]))
+    if isinstance(args[0], (bool, int)):
+        return whole_number(args[0])
+    return between(_place(y), _place(args[0]))
 
 
-def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements], of: str, by: str) -> Findings:
+def whole_number(x: int) -> Findings:
+    """A Python int that was given to a function is no floating-point tensor, and never became one."""
+    cause = causes()["int_input"]
+    found = Finding("int_input", f"{x!r} is a whole number: {cause.means}", evidence=f"a Python {type(x).__name__}", remedy=cause.remedy)
+    return Findings((found,), f"why d(y) / d({x!r})")
+
+
+def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements]) -> Findings:
     """The examination of one pair within one recording."""
     record = y[0]
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
         raise _unknown()
-    names = (y[1].name or of or "y", x[1].name or by or "x")
+    names = (y[1].name or "y", x[1].name or "x")
     rows = None if y[2].everything else y[2].positions.reshape(-1)
     columns = None if x[2].everything else x[2].positions.reshape(-1)
     question = Question(record.evidence(), *numbers, names, rows, columns, record.where(x[1]))
@@ -81,10 +91,6 @@ def _place(obj: Any) -> tuple[Any, Value, Elements]:
 
 def _is_side(obj: Any) -> bool:
     return isinstance(obj, (Handle, Differential)) or any(b.owns(obj) and b.tree(obj) is None for b in _backends.loaded())
-
-
-def _spoken(obj: Any) -> str:
-    return ""
 
 
 def _unknown() -> NotRecorded:

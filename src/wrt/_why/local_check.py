@@ -10,7 +10,6 @@ from wrt._core.evidence import Again, Evidence, Numbers
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 
-STEP = 1e-5
 MOST = 64
 """Directions looked at: every element of a small input, random combinations of a large one."""
 
@@ -75,7 +74,7 @@ def _compare(
 ) -> Mismatch | None:
     base = again.inputs[place]
     scale = max(1.0, float(np.max(np.abs(base))) if base.size else 1.0)
-    step = STEP * scale
+    step = again.precision ** (1 / 3) * scale
     worst: Mismatch | None = None
     flat = np.flatnonzero(np.ones(base.shape)) if base.size <= MOST else _some(base.size)
     tolerance = _tolerance(evidence, node, again)
@@ -86,11 +85,12 @@ def _compare(
         if sums is None:
             continue
         forward, backward, largest = sums[0] / step, sums[1] / step, sums[2]
-        if abs(forward - backward) > 1e-3 * (abs(forward) + abs(backward)) + 1e-7 * largest / step:
+        noise = 8 * again.precision * largest / step
+        if abs(forward - backward) > 100 * step * (abs(forward) + abs(backward)) + noise:
             continue  # a kink or a jump here: there is no derivative to compare with
         expected = (forward + backward) / 2
         got = float(returned.reshape(-1)[element])
-        slack = tolerance * (abs(expected) + abs(got) + float(np.max(np.abs(returned)))) + 1e-9 * largest / step * 1e-3
+        slack = tolerance * (abs(expected) + abs(got) + float(np.max(np.abs(returned)))) + noise
         if abs(expected - got) > slack:
             found = Mismatch(node, again, place, tuple(int(i) for i in np.unravel_index(element, base.shape)), expected, got)
             worst = _worse(worst, found)

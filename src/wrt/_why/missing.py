@@ -232,7 +232,7 @@ def _left(question: Question) -> Iterator[Finding]:
     last = max((n.id for n in question.evidence.graph.nodes if not question.route.needed.isdisjoint(n.outputs)), default=-1)
     for node in question.route.left:
         slug = by_operation("stops").get(key(node.op))
-        if slug is not None and node.id < last:
+        if slug is not None and (node.id < last or question.evidence.graph.framework == "jax"):
             words = f"{node.op} takes the number out; whether {question.names[0]} uses it was not recorded"
             found.append(question.finding(slug, node, words, certain=False))
     found.sort(key=lambda finding: finding.cause == "comparison")

@@ -71,7 +71,7 @@ def _own_cause(question: Question, node: Node) -> tuple[str, str]:
     """The cause by the operation, refined by the numbers it kept."""
     table = by_operation("breaks")
     via = table.get(key(question.evidence.via(node)))
-    slug = via if via == "norm_at_zero" else table.get(key(node.op)) or via or "domain_edge"
+    slug = via or table.get(key(node.op)) or "domain_edge"  # what the user's line called says more than its parts
     kept = question.evidence.saved(node)
     numbers = kept.get("self", kept.get("result"))
     words = f"a finite gradient arrives at {node.op}, and one that is not finite leaves"

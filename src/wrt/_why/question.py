@@ -95,4 +95,5 @@ class Question:
         place = where.where if isinstance(where, Node) else where
         y, x = self.names
         remedy = cause.remedy.replace("{x}", x).replace("{y}", y)
-        return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, certain, evidence, remedy, also)
+        sure = certain and place is not None  # what cannot be pointed at is a hint
+        return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, sure, evidence, remedy, also)

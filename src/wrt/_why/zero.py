@@ -122,7 +122,7 @@ def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> boo
 
 def _flat(question: Question, node: Node) -> Finding:
     table = by_operation("flattens")
-    slug = table.get(key(node.op)) or table.get(key(question.evidence.via(node))) or "no_derivative"
+    slug = table.get(key(question.evidence.via(node))) or table.get(key(node.op)) or "no_derivative"
     if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
         slug = "inplace_overwrite"
     if slug == "no_derivative" and node.gradient == "custom":

@@ -117,6 +117,9 @@ class Trace:
         return [self._handles(each) for each in self._one.inputs]
 
     def _handles(self, tree: Any) -> Any:
+        mapped = getattr(self._one, "mapped", None)  # a framework with containers of its own knows how to look into them
+        if mapped is not None:
+            return mapped(tree, lambda value: Handle(self._one, value))
         return _map(tree, lambda value: Handle(self._one, value))
 
     @property

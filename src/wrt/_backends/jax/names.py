@@ -7,16 +7,20 @@ it, and given to the arrays of every call, and of every iteration.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from wrt._backends.jax import compat
+from wrt._backends.jax.models import named_arrays
 from wrt._backends.jax.program import Var
 from wrt._backends.jax.recorder import Recorded
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.watch import Watcher
+from wrt._core.where import user_frame
 
 if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
@@ -55,6 +59,22 @@ class Names:
     def tap(self, name: str, thing: Any, frame: Any) -> None:
         """Name an array by hand."""
         self._bound(Binding(name, thing, frame.f_code, frame.f_lasti, len(self._of)))
+
+    def called(self, path: str, made: Any) -> None:
+        """A part of a model returned."""
+        for place, leaf in jax.tree_util.tree_flatten_with_path(made)[0]:
+            self._here(path + jax.tree_util.keystr(place), leaf)
+
+    def parameters(self, trees: Sequence[Any]) -> None:
+        """The arrays of the models that go in, by their paths."""
+        for tree in trees:
+            for path, leaf in named_arrays(tree):
+                self._here(path, leaf)
+
+    def _here(self, name: str, thing: Any) -> None:
+        frame = user_frame()
+        if isinstance(thing, compat.Tracer) and frame is not None:
+            self.tap(name, thing, frame)
 
     def inside(self, jaxpr: Any) -> Inner:
         """The names of the variables of a jaxpr, in the order they were bound when it was read."""

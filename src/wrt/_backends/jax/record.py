@@ -14,6 +14,7 @@ from wrt._backends.jax.bare import BareRecord
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
+from wrt._backends.jax.models import followed
 from wrt._backends.jax.names import Names
 from wrt._backends.jax.program import Op, Program, Var, between
 from wrt._backends.jax.recorder import Recorded, Recorder
@@ -56,14 +57,22 @@ class JaxRecord:
 
     def run(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run f once on stand-ins for its arrays."""
-        given, words = jax.tree.map(self._stand_in, (args, kwargs))
+        with compat.set_current_trace(self.recorder):  # what is made here may change while f runs: state of models
+            given, words = jax.tree.map(self._stand_in, (args, kwargs))
+            f = jax.tree.map(self._stand_in, f) if _holds_arrays(f) else f
         self.inputs, self.keywords = list(self._as_values(given)), dict(self._as_values(words))
-        f = jax.tree.map(self._stand_in, f) if _holds_arrays(f) else f
         self.recorder.on_inlined = self.naming.inlined
         self.recorder.on_emitted = self.inside.emitted
+        models = [f, *given, *words.values()]
+        self.naming.parameters(models)
         RUNNING.append(self)
         try:
-            with compat.set_current_trace(self.recorder), compat.RECORDING(True), self.naming.watching():
+            with (
+                compat.set_current_trace(self.recorder),
+                compat.RECORDING(True),
+                followed(models, self.naming.called),
+                self.naming.watching(),
+            ):
                 found = f(*given, **words)
             self.output = self._as_values(found)
         finally:
@@ -93,6 +102,10 @@ class JaxRecord:
         for op in self._recorded:
             if op.effects:
                 self.program.run(op)
+
+    def mapped(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
+        """A container of the user's with every Value in it wrapped."""
+        return jax.tree.map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
 
     def value_of(self, var: Var) -> Value:
         known = self._values.get(var)

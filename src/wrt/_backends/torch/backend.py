@@ -40,7 +40,7 @@ class TorchBackend:
             raise NotRecorded(
                 "d() of an inference tensor",
                 "it was made under torch.inference_mode(), which keeps no history and can never get one",
-                "compute it outside inference_mode, for example under torch.no_grad() removed",
+                "compute it outside of torch.inference_mode(), with gradients switched on",
             )
         if obj.layout != torch.strided:
             raise NotDifferentiable(

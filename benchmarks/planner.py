@@ -135,7 +135,7 @@ def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
     warm.forget()
     for kind in ("cold", "warm"):
         J = d(problem.f(x)) / d(x)
-        J.value
+        _ = J.value
         passes[kind] = J.explain().passes
     notes = [f"fell back: {words}" for words in J.explain().fallbacks]
     if "expert" in middle:

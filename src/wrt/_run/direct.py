@@ -23,7 +23,6 @@ from wrt._run.options import current
 from wrt._run.progress import Progress
 from wrt._run.tally import Tally
 
-
 SweepSome = Callable[[Positions, Array | None], Array | None]
 """Some rows (or columns), and a probe to sweep with them -> (k, n), the probe last; None where no path leads there."""
 

@@ -257,6 +257,8 @@ def report(outcomes: list[Outcome], *, whole: bool) -> int:
     for title, counts in (("equal to the row loop", agreed), ("refused in words", refused), ("met", noted)):
         for words, count in sorted(counts.items(), key=lambda pair: -pair[1]):
             print(f"{count:8d}  {title}: {words}")
+    caught = sorted(one.operator for one in outcomes if any("disagreed" in words for words in one.noted))
+    print(f"caught by a certificate and answered by a fallback: {', '.join(caught) or 'none'}")
     print(f"{unexpected:8d}  unexpected")
     return unexpected
 

@@ -1,7 +1,7 @@
 """The passes that `explain()` tells are those that the engine ran, counted by an operation on the way."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,9 +56,9 @@ class Scaled(torch.autograd.Function):
 
 
 @pytest.fixture
-def swept() -> Iterator[Counter[str]]:
+def swept() -> Counter[str]:
     SWEPT.clear()
-    yield SWEPT
+    return SWEPT
 
 
 def question(n: int = 5, m: int = 7) -> tuple[torch.Tensor, torch.Tensor]:

@@ -262,6 +262,18 @@ def test_a_wrong_batching_rule_is_caught_by_the_certificate() -> None:
         J = d(y) / d(a)
         agree(J.value, row_loop(y, a), ulps=1e4)
     assert J.certificate
+    assert any("the certificate disagreed" in words for words in J.explain().fallbacks)
+
+
+@pytest.mark.parametrize("way", ["pull", "push"])
+def test_a_product_scattered_into_place(way: str) -> None:
+    """torch's forward mode of scatter_reduce(prod) is all zeros; rows and double backward are right."""
+    x = input_(6)
+    y = torch.ones(3, dtype=torch.float64).scatter_reduce(0, torch.tensor([0, 1, 2, 0, 1, 1]), x, "prod")
+    with wrt.options(way=way):
+        J = d(y) / d(x)
+        agree(J.value, row_loop(y, x))
+    assert J.certificate
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

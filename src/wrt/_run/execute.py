@@ -14,7 +14,7 @@ from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._run import repair
 from wrt._run.complex import refuse_if_not_holomorphic
-from wrt._run.direct import set_up, sweep_direct
+from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
 from wrt._run.planned import planned_block, worth_planning

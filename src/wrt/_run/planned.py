@@ -9,18 +9,18 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
-from wrt._core.index import Elements, Positions
+from wrt._core.index import Positions
 from wrt._core.plan import Compressed, Cut, Direct, Plan
-from wrt._core.protocol import Array, CannotBatch, Linear
-from wrt._core.report import Report, Step
+from wrt._core.protocol import Array, Linear
+from wrt._core.report import Report
 from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
-from wrt._run.columns import pull_columns
 from wrt._run.compressed import Passes, sweep_compressed
-from wrt._run.direct import Swept, holds, sweep_direct, sweep_lines
+from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors, sweep_factors
+from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
 
@@ -52,11 +52,7 @@ class Planned:
         self.report = report
         self.sweeps = Sweeps(ask, linear, report)
         self.key: Hashable = warm.key_of(ask)
-        self.flow = self._flow()
-
-    def _flow(self) -> Flow | None:
-        find = getattr(self.ask.y.record, "flow", None)
-        return None if find is None else find(self.ask.y, self.ask.x.values)
+        self.flow = _flow_of(ask)
 
     def answer(self) -> Passes | Factors | Swept | None:
         """A proven answer; None where rows or columns have to be swept directly."""
@@ -118,29 +114,9 @@ class Planned:
         return None
 
     def _from_the_weights(self) -> Swept | None:
-        """Rows of y = W h start as rows of W at h: the last layer is not multiplied by the identity."""
-        ask, arrays = self.ask, self.ask.y.record.backend.arrays
-        plan = self._direct()
-        started = self.flow.weights() if self.flow is not None and plan.way == "pull" else None
-        if started is None:
+        if self.flow is None or self._direct().way != "pull":
             return None
-        value, seeds = started  # (m, *value.shape)
-        linear = ask.y.record.linear(value, ask.x.values)
-        picked = seeds if ask.rows.everything else arrays.take(seeds, ask.rows.positions, 0)
-        inner = Ask(value, Elements.all(value.shape), ask.x)
-
-        def sweep(rows: Positions, probe: Array | None) -> Array | None:
-            return pull_columns(inner, linear, picked[int(rows[0]) : int(rows[-1]) + 1], linear.pull_rungs[0])
-
-        step = Step("rows, starting as the weights of the last layer", "pull", linear.pull_rungs[0], 0, 0)
-        try:
-            found = sweep_lines(ask, self.linear, self.report, sweep, step, proof="plain")
-        except CannotBatch:
-            return None
-        if found is None or not holds(self.report):
-            return None
-        self.report.strategy, self.report.because = plan.strategy, plan.because
-        return found
+        return sweep_from_weights(self.ask, self.linear, self.flow, self.report, proof="plain")
 
     def _support(self, rows: Positions) -> npt.NDArray[np.bool_]:
         """Where some rows are nonzero; a NaN counts."""
@@ -158,6 +134,15 @@ def solve(ask: Ask, report: Report) -> Array | None:
     """A factor of a larger question: planned like any other, proven only as part of the whole."""
     linear = ask.y.record.linear(ask.y, ask.x.values)
     swept = planned_block(ask, linear, report) if worth_planning(ask) else None
+    if swept is None and ask.m > 1:
+        flow = _flow_of(ask)
+        if flow is not None and pays(flow, ask.m, ask.n):
+            swept = sweep_from_weights(ask, linear, flow, report, proof="later")
     if swept is None:
         swept = sweep_direct(ask, linear, choose(ask, can_push=bool(linear.push_rungs)), report, proof="later")
     return None if swept is None else swept.array
+
+
+def _flow_of(ask: Ask) -> Flow | None:
+    find = getattr(ask.y.record, "flow", None)
+    return None if find is None else find(ask.y, ask.x.values)

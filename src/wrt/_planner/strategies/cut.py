@@ -20,9 +20,9 @@ def cut(flow: Flow, m: int, n: int) -> Cut | None:
     waist = frozenset(tensors)
     upper = flow.between(frozenset({0}), waist)
     lower = flow.between(waist, frozenset(flow.xs))
-    sides = cost.cheapest(flow, upper, m, width)[0] + cost.cheapest(flow, lower, width, n)[0]
+    sides = cost.cheapest(flow, upper, m, width) + cost.cheapest(flow, lower, width, n)
     through = sides + cost.product(m, width, n)
-    straight = cost.cheapest(flow, upper + lower, m, n)[0]
+    straight = cost.cheapest(flow, upper + lower, m, n)
     if through > GAIN * straight:
         return None
     passes = min(m, width) + min(width, n)

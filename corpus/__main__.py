@@ -1,4 +1,4 @@
-"""`python -m corpus [name ...] [--quick]`: each part in a process of its own, then one line for each."""
+"""`python -m corpus [part ...] [flags]`: each part in a process of its own. Flags go to the parts that are named."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ FOLDER = Path(__file__).parent
 
 def main(arguments: list[str]) -> int:
     """Run the named parts, or all of them; 0 when nothing unexpected was found."""
-    flags = [word for word in arguments if word.startswith("-")]
-    parts = sorted(file.stem for file in FOLDER.glob("*.py") if not file.stem.startswith("_"))
+    parts = sorted(file.stem for file in FOLDER.glob("[!_]*.py") if "\ndef main(" in file.read_text())
     named = [word for word in arguments if word in parts]
+    flags = [word for word in arguments if word not in parts] if named else []
     failed = []
     for part in named or parts:
         started = time.perf_counter()

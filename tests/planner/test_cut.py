@@ -54,9 +54,9 @@ def test_a_second_run_of_the_same_network_goes_through_the_same_waist():
 
 
 def test_a_waist_of_two_tensors():
-    a, b = network(200, 6), network(200, 5)
-    up = network(6, 150), network(5, 150)
-    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    a, b = network(900, 6), network(900, 5)
+    up = network(6, 900), network(5, 900)
+    x = torch.randn(900, dtype=torch.float64, requires_grad=True)
     y = up[0](torch.tanh(a(x))) * torch.sin(up[1](torch.tanh(b(x))))
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FACES = ("_cli", "_show", "testing", "_dask")
-DOORS = ("wrt", "extend")  # "wrt" is the package's own __init__; the third door, `errors`, is the bottom layer
+DOORS = ("wrt", "extend", "saliency")  # "wrt" is the package's own __init__; another door, `errors`, is the bottom layer
 SIBLINGS = ("_sparsity", "_inplace", "_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
-BELOW_NOTATION = ("_why", "_run", "_planner", "_backends", *SIBLINGS, "_core", "errors")
+BELOW_NOTATION = ("_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures", "_core", "errors")
 
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(FACES, (*DOORS, "errors")),
-    **dict.fromkeys(DOORS, ("_notation", *BELOW_NOTATION)),
+    **dict.fromkeys(DOORS, ("_study", "_notation", *BELOW_NOTATION)),
+    "_study": ("_notation", *BELOW_NOTATION),
     "_notation": BELOW_NOTATION,
     "_why": ("_run", "_inplace", "_core", "errors"),
     "_run": ("_planner", "_sparsity", "_core", "errors"),
     "_planner": ("_sparsity", "_core", "errors"),
     "_backends": (*(part for part in SIBLINGS if part.startswith("_backends.")), "_core", "errors"),
     **dict.fromkeys(SIBLINGS, ("_core", "errors")),
+    "_pictures": ("errors",),
     "_core": ("errors",),
     "errors": (),
 }

@@ -6,17 +6,20 @@ from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._notation.why import why
 from wrt._run.options import options
+from wrt._study.steering import Steered, steer
 
 __all__ = [
     "Derivative",
     "Differential",
     "Handle",
+    "Steered",
     "Trace",
     "d",
     "errors",
     "load_graph",
     "options",
     "record",
+    "steer",
     "tap",
     "trace",
     "why",

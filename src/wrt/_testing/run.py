@@ -95,6 +95,7 @@ def embedded(trace: wrt.Trace, ids: wrt.Handle) -> wrt.Handle:
                 found = named(trace, made)
                 if found is not None:
                     return found
+                whole.add(made)  # nobody named it: what is made of it next may have a name
     raise Undecided(
         f"{ids.name or 'the input'} is of {_short(ids.dtype)}, and its embedding was not found",
         "whole numbers have no derivative: the tests look at the vectors that stand for them",

@@ -118,17 +118,28 @@ def test_a_tall_jacobian_is_pushed_and_certified() -> None:
 def test_many_rows_are_batched_and_the_second_question_traces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from wrt._backends.tensorflow import compat
 
-    x = tensor(100)
+    x = tensor(200)
     with wrt.record():
-        y = tf.sin(x) * tf.reverse(x, [0])
-    s, c, r = np.sin(numbers(100)), np.cos(numbers(100)), numbers(100)[::-1]
-    expected = np.diag(c * r) + np.diag(s)[:, ::-1]
+        y = tf.sin(x) * tf.reverse(x, [0]) + tf.reduce_sum(x**2)
+    s, c, r = np.sin(numbers(200)), np.cos(numbers(200)), numbers(200)[::-1]
+    expected = np.diag(c * r) + np.diag(s)[:, ::-1] + 2 * numbers(200)
     J = d(y) / d(x)
     assert close(J, expected)
-    assert "pfor" in str(J.explain())
+    assert "by pull, pfor" in str(J.explain())
     monkeypatch.setattr(compat, "batched", None)
     assert close(d(y) / d(x), expected)
     assert close(d(y)[:99] / d(x), expected[:99])
+
+
+def test_a_small_question_asked_again_and_again_is_traced_in_the_end() -> None:
+    x = tensor(30)
+    with wrt.record() as t:
+        y = tf.sin(x)
+    for _ in range(5):
+        J = d(y) / d(x)
+        assert close(J, np.diag(np.cos(numbers(30))))
+    assert "by pull, pfor" in str(J.explain())
+    assert len(t._one.traced) == 1
 
 
 def test_second_and_third_order() -> None:

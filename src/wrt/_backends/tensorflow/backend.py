@@ -42,6 +42,15 @@ class TensorFlowBackend:
         dtype = compat.plain_variable(obj).dtype
         if not (dtype.is_floating or dtype.is_complex):
             raise refusals.not_a_float("it", dtype.name)
+        met = self.recorded(obj)
+        if met is None:
+            raise refusals.bare(obj)
+        return met
+
+    def recorded(self, obj: Any) -> Value | None:
+        """The same whatever its dtype; None where no recording met it."""
+        if not TensorFlowRecording.is_tensor(obj):
+            return None
         met = None
         for reference in reversed(self._recordings):
             recording = reference()
@@ -51,8 +60,6 @@ class TensorFlowBackend:
             if recording.made(found):
                 return found
             met = met or found
-        if met is None:
-            raise refusals.bare(obj)
         return met
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:

@@ -253,6 +253,63 @@ def custom_gradients_noticed(notice: Callable[[Sequence[Tensor]], None]) -> Iter
 
 
 @contextmanager
+def whole_gradients_noticed(notice: Callable[..., None]) -> Iterator[None]:
+    """Call `notice(name, outputs, inputs, backward)` for every gradient that is recorded as a whole."""
+    original = tape_stack.record_operation
+
+    def noticed(op: Any, outputs: Any, inputs: Any, backward: Any, *rest: Any, **keywords: Any) -> Any:
+        notice(op, outputs, inputs, backward)
+        return original(op, outputs, inputs, backward, *rest, **keywords)
+
+    tape_stack.record_operation = noticed
+    try:
+        yield
+    finally:
+        tape_stack.record_operation = original
+
+
+@contextmanager
+def host_functions_noticed(notice: Callable[..., None]) -> Iterator[None]:
+    """Call `notice(inputs, outputs)` for every Python function that is called with arrays: numpy_function."""
+    from tensorflow.python.ops import script_ops
+
+    original = script_ops.py_func_common
+
+    def noticed(func: Any, inp: Any, Tout: Any, *rest: Any, **keywords: Any) -> Any:
+        made = original(func, inp, Tout, *rest, **keywords)
+        notice(inp, made)
+        return made
+
+    script_ops.py_func_common = noticed
+    try:
+        yield
+    finally:
+        script_ops.py_func_common = original
+
+
+def local_pull(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequence[Tensor], seeds: Sequence[Any]) -> list[Any]:
+    """One operation's own gradient, as the tape would run it."""
+    with tf.GradientTape(persistent=False, watch_accessed_variables=False) as tape:
+        for tensor in inputs:
+            tape_lib.watch(tape._tape, tensor)
+        execute.record_gradient(op, list(inputs), attributes, list(outputs))
+    live = [(o, s) for o, s in zip(outputs, seeds, strict=True) if s is not None]
+    sources = [t for t in inputs if kind(t) in FLOATS or kind(t) == RESOURCE]
+    found = iter(
+        imperative_grad.imperative_grad(tape._tape, [o for o, _ in live], sources, output_gradients=[s for _, s in live])
+    )
+    return [next(found) if kind(t) in FLOATS or kind(t) == RESOURCE else None for t in inputs]
+
+
+def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) -> list[Any]:
+    """One operation on other numbers."""
+    from tensorflow.python.eager import context
+
+    found: list[Any] = execute.execute(op, outputs, list(inputs), tuple(attributes), context.context())
+    return found
+
+
+@contextmanager
 def arrays_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
     """Call `notice` for every tensor that is made of a NumPy array."""
     original = constant_op.convert_to_eager_tensor

@@ -31,6 +31,7 @@ class Leak(NamedTuple):
     number: int
     after: int  # how many operations had run
     spot: Spot | None
+    how: str = "numpy"
 
 
 class Log:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow import compat, events
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import layers_named
 from wrt._backends.tensorflow.recording import TensorFlowRecording
@@ -65,6 +65,7 @@ class Recorder:
             stack.enter_context(compat.arrays_noticed(self._from_numpy))
             stack.enter_context(compat.custom_gradients_noticed(self._custom))
             stack.enter_context(layers_named(self))
+            stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
             stack.callback(compat.close_tape, recording.open())
             compat.add_callback(self._ran)
             stack.callback(compat.remove_callback, self._ran)
@@ -75,6 +76,12 @@ class Recorder:
             OPEN.recorders.append(self)
             stack.callback(OPEN.recorders.remove, self)
             yield recording
+
+    def _count(self) -> int:
+        return len(self.recording.log.operations)
+
+    def _number(self, tensor: Any) -> int:
+        return compat.number(self.recording.taped(tensor))
 
     # ---------------------------------------------------------------- tensors
 
@@ -128,7 +135,8 @@ class Recorder:
     def _read(self, tensor: Any) -> None:
         log = self.recording.log
         if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS and compat.number(tensor) in log.tensors:
-            log.leaks.append(Leak(compat.number(tensor), len(log.operations), spot(sys._getframe(1))))
+            here, how = spot(sys._getframe(1)), _how(sys._getframe(1))
+            log.leaks.append(Leak(compat.number(tensor), len(log.operations), here, how))
 
     def _from_numpy(self, tensor: Any) -> None:
         if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS:
@@ -169,6 +177,8 @@ class Recorder:
         made = [self._made(tensor, stopped) for tensor in outputs] if outputs else []
         layer = self.layers[-1] if self.layers else ""
         index = log.add(Operation(op, tuple(numbers), (*written, *made), here, layer, stopped))
+        given = events.Payload(tuple(inputs), attributes, tuple(outputs or ()), events.library(frame))
+        self.recording.notes_for_why.payloads[index] = given
         if blind:
             log.blind.add(index)
         if op in UPDATES:
@@ -286,3 +296,12 @@ def _is_from_numpy(frame: FrameType) -> bool:
             return True
         inner = inner.f_back
     return False
+
+
+def _how(frame: FrameType | None) -> str:
+    """Whether numbers are read as a Python number or as an array."""
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
+        if frame.f_code.co_name in ("__float__", "__int__", "__bool__", "__index__", "__complex__"):
+            return frame.f_code.co_name
+        frame = frame.f_back
+    return "numpy"

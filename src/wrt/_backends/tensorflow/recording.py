@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.cut import why_unreached
+from wrt._backends.tensorflow.events import Notes
+from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
@@ -37,8 +39,10 @@ class TensorFlowRecording:
         self.inputs: list[Any] = []
         self.keywords: dict[str, Any] = {}
         self.names = Bindings()
+        self.notes_for_why = Notes()
         self.updates: dict[int, Update] = {}
         self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
+        self.swept: dict[Any, int] = {}  # and those that were not: how many were swept one by one so far
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
         self._values: dict[int, Value] = {}
@@ -119,6 +123,14 @@ class TensorFlowRecording:
 
     def where(self, value: Value) -> Where | None:
         return self.log.where(self.number(value))
+
+    def evidence(self) -> TensorFlowEvidence:
+        """The run under examination, for `why` and `check`."""
+        return TensorFlowEvidence(self)
+
+    def numbered(self, value: Value) -> int | None:
+        """Which tensor of the graph a Value is."""
+        return self.number(value)
 
     def number(self, value: Value) -> int:
         """Its number in the log: of a variable, the one since its last write."""

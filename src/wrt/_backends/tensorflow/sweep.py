@@ -34,6 +34,7 @@ WORTH_TRACING = 128  # rows
 WORTH_TRACING_LARGE = 64  # rows of large tensors, of which fewer come at a time
 LARGE = 40_000  # bytes
 KEPT = 8  # traced sweeps of one recording
+PIECES = 8  # calls of a smaller batch that are cheaper than tracing a larger one
 
 
 class TapeLinear:
@@ -132,21 +133,26 @@ class TapeLinear:
         return max(self.y.size, *(int(np.prod(s.shape)) for s in self.sources), 1) * int(self.y.dtype.size)
 
     def _batch(self, seeds: Tensor, way: str, one: Callable[[Tensor], Pulled]) -> Pulled:
-        """`one` for all seeds at once, traced the first time; a smaller last batch is filled up with zeros."""
+        """`one` for all seeds at once, traced the first time; fewer are filled up with zeros, more come in pieces."""
         count = seeds.shape[0]
         traced = self.recording.traced
         key = (way, self.y.key.number, tuple(compat.number(source) for source in self.sources))
-        if way == "push" or (key in traced and traced[key].size < count):
+        if way == "push" or (key in traced and PIECES * traced[key].size < count):
             traced.pop(key, None)  # a push belongs to its own second tape
         if key not in traced:
-            if count < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
+            swept = self.recording.swept.get(key, 0) + count
+            if swept < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
+                self.recording.swept[key] = swept  # asked often enough, the same question is traced after all
                 raise CannotBatch(f"{count} are swept faster one by one than a batch is traced")
             while len(traced) >= KEPT:
                 traced.pop(next(iter(traced)))
             traced[key] = Batch(one, count)
         batch = traced[key]
         try:
-            return batch(seeds)
+            if count <= batch.size:
+                return batch(seeds)
+            pieces = [batch(seeds[start : start + batch.size]) for start in range(0, count, batch.size)]
+            return [None if column[0] is None else tf.concat(column, 0) for column in zip(*pieces, strict=True)]
         except Exception as error:
             traced.pop(key, None)
             raise CannotBatch(_first_line(error)) from error

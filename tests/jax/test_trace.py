@@ -202,3 +202,26 @@ def test_nothing_of_the_users_changes(point, unchanged):
         (d(t.output["loss"]) / d(t.inputs[0]) / d(t.inputs[1])).value
     with unchanged(x), pytest.raises(ZeroDivisionError):
         wrt.trace(lambda x: 1 // 0, x)
+
+
+def test_a_cut_inside_a_loop_is_no_silent_zero():
+    def f(x, z):
+        def body(carry, _):
+            h, g = carry
+            s = jax.lax.stop_gradient(x)
+            return (h * s, g * z), None
+
+        return jax.lax.scan(body, (jnp.ones(2), jnp.ones(2)), None, length=3)[0]
+
+    t = wrt.trace(f, jnp.ones(2), jnp.ones(2) * 3)
+    with pytest.raises(GradientCut, match=r"s = jax\.lax\.stop_gradient\(x\)"):
+        (d(t.output[0]) / d(t.inputs[0])).value
+    np.testing.assert_array_equal((d(t.output[1]) / d(t.inputs[1])).value, 27 * np.eye(2))
+    assert not (d(t.output[0]) / d(t.inputs[1])).connected
+    np.testing.assert_array_equal((d(t.output[0]) / d(t.inputs[1])).value, np.zeros((2, 2)))
+
+
+def test_what_only_chose_the_branch_has_the_slope_zero():
+    t = wrt.trace(lambda x, z: jax.lax.cond(x.sum() > 0, lambda v: v * 2, lambda v: v * 3, z), jnp.ones(2), jnp.ones(2))
+    np.testing.assert_array_equal((d(t.output) / d(t.inputs[1])).value, 2 * np.eye(2))
+    np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, np.zeros((2, 2)))

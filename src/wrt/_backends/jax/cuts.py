@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wrt._backends.jax.program import Op, Var, ancestors
+from wrt._backends.jax import compat
+from wrt._backends.jax.flow import cuts_inside
+from wrt._backends.jax.program import Op, Var, ancestors, place_of
 from wrt._backends.jax.recorder import Left
 from wrt.errors import GradientCut, NoPath
 
@@ -33,31 +35,37 @@ def depends(y: Var, x: Var) -> bool:
     reached = {x}
     for op in ancestors(y):
         if any(v in reached for v in op.inputs):
-            reached.update(op.outputs)
+            reached.update(op.reached(reached, gradient=False))
     return y in reached
 
 
 def first_cut(y: Var, x: Var) -> Op | None:
     """The first operation on the value's path from x to y that stops the gradient."""
+    if not depends(y, x):
+        return None
     carrying = {x}
-    for op in ancestors(y):  # all of these lead to y
+    for op in ancestors(y):
         if any(v in carrying for v in op.inputs):
-            if op.cuts:
+            smooth = [v for v in op.reached(carrying) if v.differentiable]
+            lost = [v for v in op.reached(carrying, gradient=False) if v not in smooth]
+            if any(v is y or depends(y, v) for v in lost):
                 return op
-            carrying.update(v for v in op.outputs if v.differentiable)
+            carrying.update(smooth)
     return None
 
 
 def told(op: Op) -> str:
-    """`train.py:12  h = stop_gradient(enc(x))`."""
-    where = op.where
+    """`train.py:12  h = stop_gradient(enc(x))`; of a loop, the line inside it that stops the gradient."""
+    inside = next(cuts_inside(op.params), None) if op.name in compat.CONTROL else None
+    where = op.where if inside is None else place_of(inside.source_info) or op.where
     if where is None or not where.text:
         return f"{op.name} at {where or 'an unknown line'}"
     return f"{where}  {where.text}"
 
 
 def _remedy(op: Op) -> str:
-    if op.name == "stop_gradient":
-        return "remove stop_gradient, or ask for d(y) / d(...) of the value after it"
+    inside = next(cuts_inside(op.params), None) if op.name in compat.CONTROL else None
+    if op.name == "stop_gradient" or inside is not None:
+        return "remove what stops it, or ask for d(y) / d(...) of the value after it"
     made = op.outputs[0].aval.dtype
     return f"{op.name} gives {made}, which has no derivative; use a smooth stand-in, or ask from after it"

@@ -59,6 +59,15 @@ class JaxEvidence:
     def starts(self, tensor: int) -> int | None:
         return -1 if self.vars[tensor].differentiable else None
 
+    def look_from(self, y: int) -> None:
+        """There is one engine."""
+
+    def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
+        return None
+
+    def consumed(self, y: int) -> tuple[Where | None, str] | None:
+        return None
+
     def passes(self, node: Node, output: int) -> bool:
         return not self.ops[node.id].cuts and self.vars[output].differentiable
 
@@ -182,6 +191,9 @@ class JaxEvidence:
         numbers = tuple(node.inputs[k] for k in moving)
         name = function_name(rule) if rule is not None else ""
         return Again(inputs, numbers, call, name, None if rule is None else _last_return(rule), precision)
+
+    def outside(self, node: Node) -> Where | None:
+        return node.where
 
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         found = []

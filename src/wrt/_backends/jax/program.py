@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.flow import NONE, through
 from wrt._core.where import Where, place, user_files
 
 
@@ -35,6 +36,7 @@ class Op:
     context: Any
     effects: Any = ()
     number: int = 0
+    _sources: dict[bool, list[frozenset[int]]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
     """Jitted functions that it came out of, the outermost first."""
 
@@ -45,15 +47,26 @@ class Op:
     @property
     def where(self) -> Where | None:
         """The user's line, found when somebody asks."""
-        for code, offset in compat.raw_frames(self.source):
-            if user_files[code.co_filename]:
-                return place(code, offset)
-        return None
+        return place_of(self.source)
 
     @property
     def cuts(self) -> bool:
         """Whether no gradient can pass, although the value does."""
         return self.name == "stop_gradient" or not any(v.differentiable for v in self.outputs)
+
+    def sources(self, outputs: Container[Var], *, gradient: bool = True) -> list[Var]:
+        """The inputs from which the value, or the gradient, reaches any of these outputs."""
+        if self.name not in compat.CONTROL:
+            return [] if gradient and self.cuts else [v for v in self.inputs if not gradient or v.differentiable]
+        if gradient not in self._sources:
+            labels = [frozenset((k,)) if not gradient or v.differentiable else NONE for k, v in enumerate(self.inputs)]
+            self._sources[gradient] = through(self.name, self.params, labels, self.outputs, gradient=gradient)
+        wanted = (labels for v, labels in zip(self.outputs, self._sources[gradient], strict=True) if v in outputs)
+        return [self.inputs[k] for k in sorted(NONE.union(*wanted))]
+
+    def reached(self, inputs: Container[Var], *, gradient: bool = True) -> list[Var]:
+        """The outputs that the value, or the gradient, of any of these inputs reaches."""
+        return [v for v in self.outputs if any(u in inputs for u in self.sources((v,), gradient=gradient))]
 
     def apply(self, values: Sequence[Any]) -> list[Any]:
         with self.context.manager:
@@ -112,15 +125,15 @@ def between(y: Var, xs: Iterable[Var]) -> tuple[list[Op], list[bool]]:
     feeding = {y}
     carrying: list[Op] = []
     for op in reversed(ancestors(y)):
-        if not op.cuts and any(v in feeding for v in op.outputs):
+        if any(v in feeding for v in op.outputs) and (sources := op.sources(feeding)):
             carrying.append(op)
-            feeding.update(v for v in op.inputs if v.differentiable)
+            feeding.update(sources)
     reached = set(xs)
     found: list[Op] = []
     for op in reversed(carrying):
-        if any(v in reached for v in op.inputs):
+        if any(v in reached for v in op.inputs) and (further := op.reached(reached)):
             found.append(op)
-            reached.update(v for v in op.outputs if v in feeding)
+            reached.update(v for v in further if v.differentiable and v in feeding)
     return found, [x in feeding and x.differentiable for x in xs]
 
 
@@ -136,3 +149,11 @@ def ancestors(y: Var) -> list[Op]:
             found.append(op)
             waiting.extend(op.inputs)
     return sorted(found, key=lambda op: op.number)
+
+
+def place_of(source: Any) -> Where | None:
+    """The innermost line of the user's own code."""
+    for code, offset in compat.raw_frames(source):
+        if user_files[code.co_filename]:
+            return place(code, offset)
+    return None

@@ -6,22 +6,28 @@ from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._notation.why import why
 from wrt._run.options import options
+from wrt._study.flow import Flow, flow
 from wrt._study.steering import Steered, steer
+from wrt._study.watching import Watch, watch
 
 __all__ = [
     "Derivative",
     "Differential",
+    "Flow",
     "Handle",
     "Steered",
     "Trace",
+    "Watch",
     "d",
     "errors",
+    "flow",
     "load_graph",
     "options",
     "record",
     "steer",
     "tap",
     "trace",
+    "watch",
     "why",
 ]
 __version__ = "0.1.0"

@@ -1,5 +1,7 @@
 """Steering moves what it is asked to move, or says that it did not; within its ball, and leaving the rest in peace."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -63,7 +65,7 @@ def test_iterations_stay_in_the_ball_and_the_bounds(net: Net, image: torch.Tenso
     assert moved
     assert (moved.after > moved.before) == (to == "up")
     assert float(change.norm(float("inf") if norm == "inf" else norm)) <= 0.5 * (1 + 1e-5)
-    assert 0 <= moved.input.min()
+    assert moved.input.min() >= 0
     assert moved.input.max() <= 1
     assert list(moved.path) == sorted(moved.path, reverse=to == "down")
 
@@ -87,7 +89,7 @@ def test_what_is_to_stay_moves_less(net: Net, image: torch.Tensor) -> None:
     free = wrt.steer(net, image, toward=t["fc2"][0, 10], eps=0.1, norm=2, steps=10)
     held = wrt.steer(net, image, toward=t["fc2"][0, 10], eps=0.1, norm=2, steps=10, still=[t["fc2"][0, :5]])
     others = lambda x: net.fc2(torch.relu(net.fc1(x.flatten(1))))[0, :5]
-    moved = {id(one): float((others(one.input) - others(image)).abs().max()) for one in (free, held)}
+    moved = {id(one): (others(one.input) - others(image)).abs().max().item() for one in (free, held)}
     assert held
     assert moved[id(held)] < 0.25 * moved[id(free)]
     assert held.others == pytest.approx(moved[id(held)], abs=1e-6)
@@ -119,7 +121,7 @@ def test_random_networks_move_as_asked_or_it_is_said(seed: int) -> None:
     sizes = [int(n) for n in random.integers(3, 12, size=random.integers(2, 5))]
     kinds = [nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU]
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:]):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), kinds[int(random.integers(4))]()]
     model = nn.Sequential(*layers).double()
     x = torch.randn(2, sizes[0], dtype=torch.float64)

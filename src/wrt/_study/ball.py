@@ -54,5 +54,6 @@ def _on_the_simplex(v: Numbers, radius: float) -> Numbers:
     """All entries shrink by the same amount, as far as zero: the amount that makes their sum the radius."""
     sizes = np.sort(np.abs(v).reshape(-1))[::-1]
     excess = (np.cumsum(sizes) - radius) / np.arange(1, len(sizes) + 1)
-    shrink = excess[np.flatnonzero(sizes > excess)[-1]]
-    return np.sign(v) * np.maximum(np.abs(v) - shrink, 0.0)
+    shrink = float(excess[np.flatnonzero(sizes > excess)[-1]])
+    shrunk: Numbers = np.sign(v) * np.maximum(np.abs(v) - shrink, 0.0)
+    return shrunk

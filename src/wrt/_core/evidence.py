@@ -60,11 +60,23 @@ class Evidence(Protocol):
     def starts(self, tensor: int) -> int | None:
         """The operation before which the user's own engine began to follow this tensor; None if it never did."""
 
+    def look_from(self, y: int) -> None:
+        """The question is about y: a framework with several engines (tapes) chooses the one that saw it."""
+
+    def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
+        """Why the user's own engine does not follow a tensor: (cause, place, evidence); None: the ordinary reason."""
+
+    def consumed(self, y: int) -> tuple[Where | None, str] | None:
+        """Where the history of y was used up by an earlier question, so that another one would be refused."""
+
     def passes(self, node: Node, output: int) -> bool:
         """Whether, in the user's own run, a gradient passes from the inputs of an operation to this output."""
 
     def off(self, node: Node) -> str:
         """Why gradients were switched off while it ran: "no_grad", "inference_mode", "tape_closed", or ""."""
+
+    def outside(self, node: Node) -> Where | None:
+        """The line to blame where an operation ran outside of what should have followed it."""
 
     def via(self, node: Node) -> str:
         """The library function that the user's line called, where one made the operation: `norm`, `sample`."""

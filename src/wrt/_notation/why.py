@@ -8,6 +8,7 @@ from wrt import _backends
 from wrt._core.finding import Finding, Findings
 from wrt._core.index import Elements
 from wrt._core.value import Value
+from wrt._core.where import Where
 from wrt._notation.d import Differential
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._why.cause import causes
@@ -62,8 +63,17 @@ def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements]) -> F
     names = (y[1].name or "y", x[1].name or "x")
     rows = None if y[2].everything else y[2].positions.reshape(-1)
     columns = None if x[2].everything else x[2].positions.reshape(-1)
-    question = Question(record.evidence(), *numbers, names, rows, columns, record.where(x[1]))
+    question = Question(record.evidence(), *numbers, names, rows, columns, (_made(record, y[1]), _made(record, x[1])))
     return examine(question)
+
+
+def _made(record: Any, value: Value) -> Where | None:
+    """The line that made a value, or the one that first gave it a name."""
+    made: Where | None = record.where(value)
+    if made is not None:
+        return made
+    bound = record.names.of(value)
+    return bound[0].where if bound else None
 
 
 def all_of(t: Trace) -> Findings:

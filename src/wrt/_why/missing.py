@@ -62,7 +62,8 @@ def _stop(question: Question, stop: Stop) -> Finding:
     if off:
         words += f", under {off}"
     sentence = f"{_spoken(node, slug)} cuts the path from {question.names[1]} to {question.names[0]}"
-    return question.finding(slug, node, words, certain=True, sentence=sentence)
+    where = question.evidence.outside(node) if slug == "tape_closed" else node.where
+    return question.finding(slug, where, words, certain=True, sentence=sentence)
 
 
 def _spoken(node: Node, slug: str) -> str:
@@ -176,6 +177,10 @@ def _not_followed(question: Question) -> Finding:
     """The value of x reaches y, but the engine was not following x when it was used."""
     evidence, route = question.evidence, question.route
     name = question.names[1]
+    special = evidence.unfollowed(route.x)
+    if special is not None:
+        slug, where, words = special
+        return question.finding(slug, where or question.where_made(route.x), f"{name}: {words}", certain=True)
     start = evidence.starts(route.x)
     if start is not None:
         setter = evidence.graph.nodes[start]
@@ -229,7 +234,8 @@ def dead_end(question: Question) -> Node | None:
 def _left(question: Question) -> Iterator[Finding]:
     """Numbers that were read out of the framework may have come back as constants; nobody recorded how."""
     found = []
-    last = max((n.id for n in question.evidence.graph.nodes if not question.route.needed.isdisjoint(n.outputs)), default=-1)
+    nodes = question.evidence.graph.nodes
+    last = max((n.id for n in nodes if not question.route.needed.isdisjoint(n.outputs)), default=len(nodes))
     for node in question.route.left:
         slug = by_operation("stops").get(key(node.op))
         if slug is not None and (node.id < last or question.evidence.graph.framework == "jax"):

@@ -41,7 +41,13 @@ def _births(question: Question) -> list[Node]:
                     found.append(node)
             elif _makes(question, node, value, arrives):
                 waiting += [k for k, c in zip(node.outputs, arrives, strict=True) if c is not None and not np.all(np.isfinite(c))]
-    return sorted(found, key=lambda node: node.id)
+    known = by_operation("breaks")
+
+    def rank(node: Node) -> tuple[bool, int]:  # a product with inf only passes on what a log or a division made
+        singular = key(node.op) in known or key(question.evidence.via(node)) in known
+        return not singular, node.id
+
+    return sorted(found, key=rank)
 
 
 def _makes(question: Question, node: Node, value: int, arrives: list[object]) -> bool:
@@ -51,8 +57,27 @@ def _makes(question: Question, node: Node, value: int, arrives: list[object]) ->
     return any(not np.all(np.isfinite(g)) for g in mine)
 
 
+def _armed_at(question: Question, node: Node) -> Node:
+    """Where a number that is not finite came from, if the operation was given one already."""
+    graph, seen = question.evidence.graph, {node.id}
+    while True:
+        makers = [graph.producer(k) for k in node.inputs if _is_bad(question, k)]
+        earlier = [m for m in makers if m is not None and m.id not in seen]
+        if not earlier:
+            return node
+        node = earlier[0]
+        seen.add(node.id)
+
+
+def _is_bad(question: Question, tensor: int) -> bool:
+    numbers = question.evidence.value(tensor)
+    return numbers is not None and not bool(np.all(np.isfinite(numbers)))
+
+
 def _born(question: Question, node: Node) -> Finding:
     evidence = question.evidence
+    if key(node.op) not in by_operation("breaks") and key(evidence.via(node)) not in by_operation("breaks"):
+        node = _armed_at(question, node)
     armed = _infinite_slope(question, node)
     slug, words = _own_cause(question, node)
     discarding = _discarded_by(question, node) if armed else None

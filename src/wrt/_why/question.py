@@ -29,12 +29,13 @@ class Question:
     names: tuple[str, str] = ("y", "x")
     rows: npt.NDArray[np.int64] | None = None
     columns: npt.NDArray[np.int64] | None = None
-    made: Where | None = None
-    """Where x was made, if the recording knows it otherwise than by an operation."""
+    made: tuple[Where | None, Where | None] = (None, None)
+    """Where y and x were made, if the recording knows it otherwise than by an operation."""
 
     @cached_property
     def route(self) -> Route:
         """From the latest value of x that went into y; a parameter may have been updated since."""
+        self.evidence.look_from(self.y)
         moments = self.evidence.moments(self.x)
         routes = [follow(self.evidence, self.y, k, self.evidence.starts(k)) for k in moments[:8]]
         for route in routes:
@@ -78,7 +79,9 @@ class Question:
             node = self.evidence.graph.producer(moment)
             if node is not None and node.where is not None:
                 return node.where
-        return self.made if tensor in self.evidence.moments(self.x) else None
+        if tensor == self.y:
+            return self.made[0]
+        return self.made[1] if tensor in self.evidence.moments(self.x) else None
 
     def finding(
         self,

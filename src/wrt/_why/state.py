@@ -18,6 +18,9 @@ DISTANCES = ops("mse_loss l1_loss smooth_l1_loss huber_loss")
 
 def state(question: Question) -> Iterator[Finding]:
     """Findings about a run in which the user called backward."""
+    used_up = question.evidence.consumed(question.y)
+    if used_up is not None:
+        yield question.finding("tape_consumed", used_up[0], used_up[1], certain=False)
     mine = [e for e in question.evidence.events if e.kind == "backward" and e.words[:1] == ("adds",)]
     if not mine:
         return

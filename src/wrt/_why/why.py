@@ -34,7 +34,7 @@ def _examine(question: Question) -> list[Finding]:
     except Exception as error:
         return [unpulled(question, error)]
     if gradient is None:
-        return missing(question) if route.stops else [unpulled(question, None)]
+        return [unpulled(question, None)]
     if is_not_finite(question):
         return not_finite(question)
     structural = list(wrong(question))

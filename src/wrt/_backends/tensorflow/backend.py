@@ -65,7 +65,7 @@ class TensorFlowBackend:
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The trainable variables of a model, or the tensors of a container, and how to put answers in their places."""
         if _is_layer(obj) or (isinstance(obj, tf.Module) and not isinstance(obj, tf.Variable)):
-            named = {getattr(variable, "path", variable.name): variable for variable in obj.trainable_variables}
+            named = _named(obj)
             return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
         leaves = tf.nest.flatten(obj)
         if len(leaves) == 1 and leaves[0] is obj:
@@ -109,6 +109,17 @@ class TensorFlowBackend:
 
     def capabilities(self) -> dict[str, str]:
         return {}
+
+
+def _named(model: Any) -> dict[str, Any]:
+    """The trainable variables by their paths below the model, whose own name says little: `sequential_7`."""
+    if not _is_layer(model):
+        return compat.variables_by_attribute(model)
+    named: dict[str, Any] = {}
+    for variable in model.trainable_variables:
+        path = variable.path.removeprefix(f"{model.name}/")
+        named[path if path not in named else f"{path}#{len(named)}"] = variable
+    return named
 
 
 def _values(recording: TensorFlowRecording, tree: Any) -> Any:

@@ -257,9 +257,9 @@ def whole_gradients_noticed(notice: Callable[..., None]) -> Iterator[None]:
     """Call `notice(name, outputs, inputs, backward)` for every gradient that is recorded as a whole."""
     original = tape_stack.record_operation
 
-    def noticed(op: Any, outputs: Any, inputs: Any, backward: Any, *rest: Any, **keywords: Any) -> Any:
-        notice(op, outputs, inputs, backward)
-        return original(op, outputs, inputs, backward, *rest, **keywords)
+    def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
+        notice(op, outputs, inputs, rest[0] if rest else keywords.get("backward_function"))
+        return original(op, outputs, inputs, *rest, **keywords)
 
     tape_stack.record_operation = noticed
     try:
@@ -358,6 +358,19 @@ def dtype_of(enum: int) -> Any:
 def handle(variable: Any) -> Tensor:
     """What the tape knows a variable by."""
     return variable.handle
+
+
+def variables_by_attribute(module: Any) -> dict[str, Any]:
+    """The trainable variables of a tf.Module by the attributes they are kept in: `layers[0].w`."""
+
+    def is_trained(found: Any) -> bool:
+        return isinstance(found, tf.Variable) and found.trainable
+
+    named = {}
+    for path, variable in module._flatten(predicate=is_trained, with_path=True):
+        words = "".join(f"[{part!r}]" if isinstance(part, int) else f".{part}" for part in path)
+        named[words.removeprefix(".")] = variable
+    return named
 
 
 def keras_variable() -> Any:

@@ -22,7 +22,7 @@ from wrt._core.graph import Graph, Node
 from wrt._core.where import Where, function_name
 
 if TYPE_CHECKING:
-    from wrt._backends.torch.record import TorchRecording
+    from wrt._backends.torch.recording import TorchRecording
 
 Tensor = torch.Tensor
 LINEAR_IN_EACH = frozenset(
@@ -58,6 +58,15 @@ class TorchEvidence:
         for operation, value, flag in self.listener.flags:
             if value == tensor and flag:
                 return operation
+        return None
+
+    def look_from(self, y: int) -> None:
+        """There is one engine."""
+
+    def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
+        return None
+
+    def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return None
 
     def passes(self, node: Node, output: int) -> bool:
@@ -233,6 +242,9 @@ class TorchEvidence:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return None if found is None else _numbers(found.grad)
+
+    def outside(self, node: Node) -> Where | None:
+        return node.where
 
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         """Saved tensors that were written over before a backward of the user's had used them."""

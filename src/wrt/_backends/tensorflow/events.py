@@ -1,0 +1,154 @@
+"""The user's own tapes, custom gradients, and what every operation was given: noted while a recording lasts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from wrt._backends.tensorflow import compat
+from wrt._core.where import Spot, spot, user_files
+
+
+@dataclass(eq=False)
+class UserTape:
+    """One `with tf.GradientTape()` of the user's: open from operation `start` to `stop`."""
+
+    persistent: bool
+    watches_variables: bool
+    start: int
+    where: Spot | None
+    stop: int | None = None
+    watched: list[tuple[int, int, Spot | None]] = field(default_factory=list)  # operation, tensor, place
+    asked: list[tuple[int, tuple[int, ...], Spot | None]] = field(default_factory=list)  # operation, targets, place
+
+    def covers(self, operation: int) -> bool:
+        return self.start <= operation and (self.stop is None or operation < self.stop)
+
+
+class Payload(NamedTuple):
+    """What one operation was given and gave, and the library functions between the user's line and it."""
+
+    inputs: tuple[Any, ...]
+    attributes: Any
+    outputs: tuple[Any, ...]
+    called: tuple[CodeType, ...]
+
+
+class Custom(NamedTuple):
+    """A gradient that somebody wrote by hand: from these tensors to those, after so many operations."""
+
+    name: str
+    at: int
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    backward: Callable[..., Any]
+    spot: Spot | None
+
+
+class Host(NamedTuple):
+    """A Python function that TensorFlow called with arrays, and what it gave back."""
+
+    at: int
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    spot: Spot | None
+
+
+@dataclass
+class Notes:
+    """What a recording notes for `why`."""
+
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    hosts: list[Host] = field(default_factory=list)
+    customs: list[Custom] = field(default_factory=list)
+    tapes: list[UserTape] = field(default_factory=list)
+
+
+def library(frame: FrameType | None) -> tuple[CodeType, ...]:
+    """The functions that are not the user's, from here to the user's line, the innermost first."""
+    found = []
+    while frame is not None and not user_files[frame.f_code.co_filename]:
+        found.append(frame.f_code)
+        frame = frame.f_back
+    return tuple(found)
+
+
+@contextmanager
+def followed(notes: Notes, count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
+    """Stand in front of GradientTape and of custom gradients."""
+    with ExitStack() as stack:
+        stack.enter_context(_tapes(notes, count, number))
+        stack.enter_context(compat.whole_gradients_noticed(_custom(notes, count)))
+        stack.enter_context(compat.host_functions_noticed(_host(notes, count)))
+        yield
+
+
+def _custom(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
+    def note(op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
+        if not compat.is_quiet() and callable(backward):
+            kept = tuple(t for t in inputs if isinstance(t, compat.EagerTensor))
+            notes.customs.append(Custom(str(op), count(), kept, tuple(outputs), backward, spot(sys._getframe(2))))
+
+    return note
+
+
+def _host(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
+    def note(inputs: Any, outputs: Any) -> None:
+        given = tuple(t for t in tf.nest.flatten(inputs) if isinstance(t, compat.EagerTensor))
+        made = tuple(t for t in tf.nest.flatten(outputs) if isinstance(t, compat.EagerTensor))
+        notes.hosts.append(Host(count(), given, made, spot(sys._getframe(2))))
+
+    return note
+
+
+@contextmanager
+def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
+    owner = tf.GradientTape
+    names = ("__enter__", "__exit__", "watch", "gradient")
+    before = {name: owner.__dict__[name] for name in names}
+
+    def ours() -> bool:
+        return compat.is_quiet() or "wrt" in sys._getframe(2).f_globals.get("__name__", "").split(".")[:1]
+
+    def enter(self: Any) -> Any:
+        result = before["__enter__"](self)
+        if not ours():
+            watches = bool(getattr(self, "_watch_accessed_variables", True))
+            persistent = bool(getattr(self, "_persistent", False))
+            self._wrt_tape = UserTape(persistent, watches, count(), spot(sys._getframe(1)))
+            notes.tapes.append(self._wrt_tape)
+        return result
+
+    def leave(self: Any, *reason: Any) -> Any:
+        tape = getattr(self, "_wrt_tape", None)
+        if tape is not None:
+            tape.stop = count()
+        return before["__exit__"](self, *reason)
+
+    def watch(self: Any, tensor: Any) -> Any:
+        tape = getattr(self, "_wrt_tape", None)
+        if tape is not None:
+            here = spot(sys._getframe(1))
+            tape.watched += [(count(), number(t), here) for t in tf.nest.flatten(tensor, expand_composites=True)]
+        return before["watch"](self, tensor)
+
+    def gradient(self: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        tape = getattr(self, "_wrt_tape", None)
+        if tape is not None:
+            asked = tuple(number(t) for t in tf.nest.flatten(target))
+            tape.asked.append((count(), asked, spot(sys._getframe(1))))
+        return before["gradient"](self, target, *args, **kwargs)
+
+    for name, replacement in (("__enter__", enter), ("__exit__", leave), ("watch", watch), ("gradient", gradient)):
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for name in names:
+            setattr(owner, name, before[name])

@@ -177,6 +177,34 @@ def test_two_variables_of_one_shape_handed_straight_to_an_operation() -> None:
     assert np.array_equal(d(y) / d(a), np.diag([5.0, 7.0]))
 
 
+def test_the_variables_of_a_module_by_attribute() -> None:
+    class Linear(tf.Module):
+        def __init__(self, n: int, m: int) -> None:
+            super().__init__()
+            self.w = tf.Variable(tensor(n, m))
+            self.count = tf.Variable(0.0, trainable=False)
+
+    class Net(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = [Linear(2, 3), Linear(3, 1)]
+
+        def __call__(self, x: tf.Tensor) -> tf.Tensor:
+            for part in self.parts:
+                x = tf.tanh(x @ part.w)
+            return x[0, 0]
+
+    net, x = Net(), tensor(1, 2)
+    t = wrt.trace(net, x)
+    with tf.GradientTape() as tape:
+        y = net(x)
+    expected = tape.gradient(y, [part.w for part in net.parts])
+    tree = d(t.output) / d(net)
+    assert list(tree) == ["parts[0].w", "parts[1].w"]
+    for got, want in zip(tree.values(), expected, strict=True):
+        assert close(got, want)
+
+
 # ---- control flow, compiled code, custom gradients ----
 
 

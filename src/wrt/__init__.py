@@ -6,6 +6,7 @@ from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._notation.why import why
 from wrt._run.options import options
+from wrt._study.field import Field, receptive_field
 from wrt._study.flow import Flow, flow
 from wrt._study.steering import Steered, steer
 from wrt._study.watching import Watch, watch
@@ -13,6 +14,7 @@ from wrt._study.watching import Watch, watch
 __all__ = [
     "Derivative",
     "Differential",
+    "Field",
     "Flow",
     "Handle",
     "Steered",
@@ -23,6 +25,7 @@ __all__ = [
     "flow",
     "load_graph",
     "options",
+    "receptive_field",
     "record",
     "steer",
     "tap",

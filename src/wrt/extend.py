@@ -3,11 +3,13 @@
     numbers(t["h"])            the numbers of a handle, a Derivative or a tensor, as a NumPy array
     tensor_like(array, t["h"]) numbers as a tensor of the same framework, dtype and device
     precision(t["h"])          machine epsilon of its dtype
+    handle_of(t, 7)            the handle of a tensor of `t.graph`; tensors_of(t, handle) the way back, for inputs
     kept(model)                inside, the model may run: its buffers and the random states are put back
     Progress(what, total)      a bar for long work, silent where nobody would see it
 """
 
 from wrt._run.progress import Progress
+from wrt._study.places import handle_of, tensors_of
 from wrt._study.tensors import is_float, kept, numbers, precision, tensor_like
 
-__all__ = ["Progress", "is_float", "kept", "numbers", "precision", "tensor_like"]
+__all__ = ["Progress", "handle_of", "is_float", "kept", "numbers", "precision", "tensor_like", "tensors_of"]

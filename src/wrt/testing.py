@@ -16,6 +16,7 @@ from wrt._testing.backward import assert_backward_correct
 from wrt._testing.batch import assert_batch_independent
 from wrt._testing.causal import assert_causal
 from wrt._testing.dependence import assert_depends, assert_independent
+from wrt._testing.field import assert_receptive_field
 from wrt._testing.parameters import assert_all_parameters_learn
 from wrt._testing.verdict import Failed, Proven, Undecided
 
@@ -29,4 +30,5 @@ __all__ = [
     "assert_causal",
     "assert_depends",
     "assert_independent",
+    "assert_receptive_field",
 ]

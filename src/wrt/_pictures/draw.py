@@ -43,9 +43,16 @@ def heat(
     ax = axes(ax, size=_size(shown.shape))
     reach = float(np.abs(shown).max()) if shown.count() else 0.0
     reach = reach or 1.0
-    colors = {"cmap": "RdBu_r", "vmin": -reach, "vmax": reach} if signed else {"cmap": "magma", "vmin": 0, "vmax": reach}
-    image = ax.imshow(shown, aspect="auto" if _lopsided(shown.shape) else "equal", interpolation="nearest", **colors)
-    image.cmap.set_bad("#b7b7b7")  # not finite
+    from matplotlib import colormaps
+
+    image = ax.imshow(
+        shown,
+        aspect="auto" if _lopsided(shown.shape) else "equal",
+        interpolation="nearest",
+        cmap=colormaps["RdBu_r" if signed else "magma"].with_extremes(bad="#b7b7b7"),  # gray: not finite
+        vmin=-reach if signed else 0.0,
+        vmax=reach,
+    )
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
     ax.set(title=title, xlabel=across, ylabel=down)
     ax.set_gid(alt_text(values, title))

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._testing.probe import Probe
-from wrt._testing.run import Run, Subject, is_float
+from wrt._testing.run import Run, Subject
 from wrt._testing.settings import settings
 from wrt._testing.verdict import Failed, Proven, Undecided
-from wrt.extend import numbers, precision, tensor_like
+from wrt.extend import is_float, numbers, precision, tensor_like
 
 Numbers = npt.NDArray[Any]
 

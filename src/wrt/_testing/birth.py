@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import wrt
-from wrt._testing.run import Run, is_float, named, tensors_of
+from wrt._testing.run import Run
 from wrt.errors import WrtError
+from wrt.extend import handle_of, is_float, tensors_of
 
 SHOWN = 6  # lines of a path
 FEW = 24  # values that are asked one by one
@@ -60,7 +61,7 @@ def _first(values: list[wrt.Handle], leaks: Callable[[wrt.Handle], bool]) -> int
 def _values(trace: wrt.Trace) -> Iterator[tuple[int, wrt.Handle]]:
     """Every named value that the run made, in order, with the operation that made it."""
     for number, tensor in sorted(trace.graph.tensors.items()):
-        handle = named(trace, number) if tensor.node is not None else None
+        handle = handle_of(trace, number) if tensor.node is not None else None
         if handle is not None and tensor.node is not None:
             yield tensor.node, handle
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import wrt
 from wrt._testing.verdict import Undecided
-from wrt.errors import WrtError
-from wrt.extend import kept
+from wrt.extend import handle_of, is_float, kept, tensors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,6 @@ class Run:
         return self.x is not self.given
 
 
-def is_float(handle: Any) -> bool:
-    return "float" in str(getattr(handle, "dtype", "")).lower()
-
-
 def leaves(tree: Any) -> Iterator[wrt.Handle]:
     """Every handle in a container, in order."""
     if isinstance(tree, wrt.Handle):
@@ -92,7 +87,7 @@ def embedded(trace: wrt.Trace, ids: wrt.Handle) -> wrt.Handle:
             if "float" not in tensor.dtype:
                 whole.add(made)
             elif tuple(tensor.shape[: len(ids.shape)]) == ids.shape and len(tensor.shape) == len(ids.shape) + 1:
-                found = named(trace, made)
+                found = handle_of(trace, made)
                 if found is not None:
                     return found
                 whole.add(made)  # nobody named it: what is made of it next may have a name
@@ -101,27 +96,6 @@ def embedded(trace: wrt.Trace, ids: wrt.Handle) -> wrt.Handle:
         "whole numbers have no derivative: the tests look at the vectors that stand for them",
         "bind the embedding to a variable, or test the model from there: lambda h: model(inputs_embeds=h)",
     )
-
-
-def tensors_of(trace: wrt.Trace, given: wrt.Handle) -> set[int]:
-    """Which tensors of the graph an input is."""
-    graph = trace.graph
-    alike = [k for k, tensor in graph.tensors.items() if tensor.node is None and tuple(tensor.shape) == given.shape]
-    return {k for k in alike if given.name in graph.tensors[k].names} or set(alike[:1])
-
-
-def named(trace: wrt.Trace, tensor: int) -> wrt.Handle | None:
-    """The handle of one tensor of the graph, by any of its names."""
-    graph = trace.graph
-    for name in graph.tensors[tensor].names:
-        earlier = sum(name in graph.tensors[k].names for k in graph.tensors if k < tensor)
-        try:
-            found = trace[name, earlier]
-        except WrtError:
-            continue
-        if found.shape == tuple(graph.tensors[tensor].shape):
-            return found
-    return None
 
 
 def _short(dtype: Any) -> str:

@@ -1,6 +1,7 @@
 """wrt ("with respect to"): the derivative of anything with respect to anything, in PyTorch, TensorFlow and JAX."""
 
 from wrt import errors
+from wrt._core.finding import Finding, Findings
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
@@ -14,6 +15,8 @@ from wrt._study.watching import Watch, watch
 __all__ = [
     "Derivative",
     "Differential",
+    "Finding",
+    "Findings",
     "Field",
     "Flow",
     "Handle",

@@ -10,7 +10,6 @@ from pkgutil import iter_modules
 
 import wrt._why.causes as families
 
-
 PYTHON = frozenset(["__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__"])
 
 

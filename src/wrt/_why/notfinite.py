@@ -102,7 +102,7 @@ def _own_cause(question: Question, node: Node) -> tuple[str, str]:
     words = f"a finite gradient arrives at {node.op}, and one that is not finite leaves"
     if numbers is not None and numbers.size and slug in ("sqrt_at_zero", "log_zero"):
         argument = numbers**2 if "self" not in kept else numbers
-        if np.any(np.isnan(argument)) or np.any(argument < 0) and not np.any(argument == 0):
+        if np.any(np.isnan(argument)) or (np.any(argument < 0) and not np.any(argument == 0)):
             slug = "domain_edge" if key(node.op) not in ("log1p",) else slug
         words += f"; its smallest argument is {np.nanmin(argument):.3g}" if not np.all(np.isnan(argument)) else ""
     return slug, words

@@ -47,18 +47,28 @@ def _custom(question: Question) -> Iterator[Finding]:
 
 
 def _hooks(question: Question) -> Iterator[Finding]:
-    """A cotangent that is not the sum of what the operations after it pass back."""
-    hooked = [n for n in question.evidence.graph.nodes if key(n.op) == "registerhook"]
-    for node in hooked:
-        value = node.inputs[0]
-        if value not in question.route.gradient or value == question.y:
+    """A cotangent that is not the sum of what the operations after it pass back: a hook stands between."""
+    graph = question.evidence.graph
+    for node in graph.nodes:
+        if key(node.op) != "registerhook" or node.inputs[0] not in question.route.gradient:
             continue
-        shown, summed = question.cotangents.get(value), _summed(question, value)
-        if shown is None or summed is None or not np.all(np.isfinite(shown)) or not np.all(np.isfinite(summed)):
-            continue
-        if not np.allclose(shown, summed, rtol=1e-3, atol=1e-7 * float(np.max(np.abs(summed)) if summed.size else 0)):
-            words = f"the gradient arrives as {_few(summed)} and goes on as {_few(shown)}"
-            yield question.finding("hook", node, words, certain=not shown.any())
+        maker = graph.producer(node.inputs[0])
+        behind = () if maker is None else maker.inputs
+        for value in (node.inputs[0], *behind):
+            if value not in question.route.gradient or value == question.y:
+                continue
+            shown, summed = question.cotangents.get(value), _summed(question, value)
+            if shown is not None and summed is not None and _differ(shown, summed):
+                words = f"the gradient arrives as {_few(summed)} and goes on as {_few(shown)}"
+                yield question.finding("hook", node, words, certain=not shown.any())
+                break
+
+
+def _differ(shown: np.ndarray, summed: np.ndarray) -> bool:
+    if not np.all(np.isfinite(shown)) or not np.all(np.isfinite(summed)):
+        return False
+    largest = float(np.max(np.abs(summed))) if summed.size else 0.0
+    return not np.allclose(shown, summed, rtol=1e-3, atol=1e-6 * largest)
 
 
 def _summed(question: Question, value: int) -> np.ndarray | None:

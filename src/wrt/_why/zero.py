@@ -87,7 +87,9 @@ def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
         random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
         any_back = evidence.local(node, list(random))
         if not _touches(any_back, places, mask):
-            if key(node.op) not in PASSIVE:
+            if len(places) > 1:
+                walk.cancels.append(node)  # x - x: both of its inputs are ours
+            elif key(node.op) not in PASSIVE:
                 walk.flat.append(node)
             continue
         back = evidence.local(node, [cotangents.get(k) for k in node.outputs])

@@ -52,13 +52,19 @@ class TorchEvidence:
         return found
 
     def starts(self, tensor: int) -> int | None:
-        known = self.graph.tensors[tensor]
-        if known.requires_grad:
+        """By the flag it had when it was first used; the flag may be set and cleared on the way."""
+        followed = self.graph.tensors[tensor].requires_grad
+        flips = [(operation, flag) for operation, value, flag in self.listener.flags if value == tensor]
+        if not flips:
+            return -1 if followed else None
+        used = next((n.id for n in self.graph.nodes if tensor in n.inputs and n.outputs and n.id not in dict(flips)), None)
+        for operation, flag in flips:
+            if used is None or operation > used:
+                break
+            followed = flag
+        if followed:
             return -1
-        for operation, value, flag in self.listener.flags:
-            if value == tensor and flag:
-                return operation
-        return None
+        return next((operation for operation, flag in flips if flag), None)
 
     def look_from(self, y: int) -> None:
         """There is one engine."""

@@ -33,7 +33,7 @@ CAUSES = (
         "retensor",
         "a copy of the numbers, without their history",
         "use the tensor itself, .clone() for a copy, torch.stack for a list of tensors",
-        stops=ops("tensor as_tensor asarray scalar_tensor constant Const FloatTensor"),
+        stops=ops("tensor new_tensor as_tensor asarray scalar_tensor constant Const FloatTensor"),
         case="h = torch.tensor(x * 2)\ny = (h * w).sum()",
     ),
     Cause(

@@ -4,7 +4,7 @@ from wrt._why.cause import Cause, ops
 
 CAUSES = (
     Cause("sqrt_at_zero", "sqrt at zero", "write sqrt(s + eps), or norm, whose slope at zero is set to 0",
-          breaks=ops("sqrt rsqrt std std_mean Sqrt Rsqrt reduce_std"), case="y = (x - x).pow(2).sum().sqrt()"),
+          breaks=ops("sqrt rsqrt std std_mean Sqrt Rsqrt reduce_std"), flattens=ops("std std_mean reduce_std"), case="y = (x - x).pow(2).sum().sqrt()"),
     Cause("log_zero", "log of zero", "use log_softmax, xlogy or log(p + eps)",
           breaks=ops("log log2 log10 log1p Log Log1p logit xlog1py binary_cross_entropy nll_loss kl_div"),
           case="y = ((x - x) * torch.log(x - x)).sum()"),
@@ -13,6 +13,8 @@ CAUSES = (
                      "xdivy DivNoNan inverse inv solve"),
           case="y = (w / (x - x)).sum()"),
     Cause("norm_at_zero", "norm of a zero vector", "skip zero rows, raise eps, or write sqrt(sum + eps)",
+          flattens=ops("norm vector_norm matrix_norm normalize frobenius_norm cdist pairwise_distance linalg_norm "
+                       "linalg_vector_norm dist"),
           breaks=ops("norm vector_norm matrix_norm normalize frobenius_norm cosine_similarity pairwise_distance cdist "
                      "l2_normalize dist linalg_norm linalg_vector_norm euclidean_norm EuclideanNorm renorm layer_norm "
                      "batch_norm group_norm instance_norm rms_norm"),
@@ -35,5 +37,5 @@ CAUSES = (
     Cause("low_precision", "underflow, overflow or a no-op in a narrow type",
           "compute this line in float32, or use an eps that the type can hold"),
     Cause("tie_subgradient", "a tie or a kink: only one of several slopes is given",
-          "break the tie, or use a smooth function such as logsumexp"),
+          "break the tie, or use a smooth function such as logsumexp", flattens=ops("abs absolute")),
 )  # fmt: skip

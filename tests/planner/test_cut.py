@@ -29,7 +29,7 @@ def network(*widths: int) -> torch.nn.Sequential:
 
 def flow(sizes: list[int], made_from: list[list[int]], x: int) -> Flow:
     zeros = [0.0] * len(sizes)
-    return Flow(sizes, made_from, zeros, zeros, (x,), False, lambda tensor: None, lambda: None)
+    return Flow(sizes, made_from, zeros, zeros, (x,), False, 1.3, lambda tensor: None, lambda: None)
 
 
 def test_an_autoencoder_takes_a_pass_for_each_number_of_its_code_and_each_way():

@@ -24,6 +24,8 @@ class Flow:
     xs: tuple[int, ...]
     mixed: bool
     """Every way from x to y leads through an operation that mixes all of its input: the Jacobian is full."""
+    push_cost: float
+    """What a push costs next to a pull of the same map, by the operations on the way."""
     value: Callable[[int], Value | None] = field(repr=False)
     """The Value of a tensor; None where it cannot be asked about (another dtype)."""
     weights: Callable[[], tuple[Value, Any] | None] = field(repr=False)

@@ -154,6 +154,9 @@ class Arrays(Protocol):
     def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
         """Zeros of this shape with values written at flat positions, each of which comes once."""
 
+    def sum_at(self, size: int, index: Array, values: Array) -> Array:
+        """A flat array of sums: each value is added at its position of the index."""
+
     def total(self, array: Array, axis: int) -> Array:
         """The sum along one axis."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
 from wrt._run.certify import signs, verdict
 from wrt._run.sweeps import FEW, Sweeps
-from wrt._run.tally import IN_THE_BATCH
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -62,9 +61,8 @@ class Passes:
         lines = np.arange(self.ask.m)
         color = np.maximum(compression.color, 0)
         owned = compression.owner[color, lines] == lines
-        picked = arrays.gather(
-            arrays.reshape(self.array, (-1,)), arrays.index(color * self.ask.n + lines, self.ask.x.values[0])
-        )
+        spots = arrays.index(color * compression.owner.shape[1] + lines, self.ask.x.values[0])
+        picked = arrays.gather(arrays.reshape(self.array, (-1,)), spots)
         if owned.all():
             return picked
         return arrays.scatter(
@@ -104,19 +102,19 @@ def sweep_compressed(ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool =
     """
     arrays = ask.y.record.backend.arrays
     seeds = _seeds(ask, plan)
+    together = "rows together" if plan.way == "pull" else "columns together"
     try:
-        if warm and plan.passes > FEW:  # the probe travels as one more row of the batch
-            batch = sweeps.sweep(arrays.concat([seeds, _probe(ask, plan)], 0), "rows together, and the probe", plan.way)
+        if warm and plan.passes > FEW and plan.way == "pull":  # the probe travels as one more row of the batch
+            batch = sweeps.sweep(arrays.concat([seeds, _probe(ask, plan)], 0), f"{together}, and the probe")
             found, expected = (None, None) if batch is None else (batch[:-1], batch[-1:])
         else:
-            found = sweeps.sweep(seeds, "rows together", plan.way)
-            expected = sweeps.sweep(_probe(ask, plan), "certificate", plan.way, plain=True)
+            found = sweeps.sweep(seeds, together, plan.way)
+            expected = sweeps.sweep(_probe(ask, plan), "certificate", plain=True)
     except CannotBatch:
         return None
     if found is None or expected is None:
         return None
-    held = _compare(ask, plan, found, expected)
-    return Passes(ask, plan, found, replace(held, probe=IN_THE_BATCH) if warm and plan.passes > FEW else held)
+    return Passes(ask, plan, found, _compare(ask, plan, found, expected))
 
 
 def _seeds(ask: Ask, plan: Compressed) -> Array:
@@ -136,23 +134,23 @@ def _seeds(ask: Ask, plan: Compressed) -> Array:
 
 
 def _probe(ask: Ask, plan: Compressed) -> Array:
-    """(1, m): random weights of the lines."""
+    """(1, m): random weights of the rows."""
     if "probe" not in plan.kept:
-        like = ask.y if plan.way == "pull" else ask.x.values[0]
-        count = len(plan.compression.color)
-        plan.kept["probe"] = ask.y.record.backend.arrays.from_numpy(signs(count), like)
+        plan.kept["probe"] = ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)
     return plan.kept["probe"]
 
 
 def _weights(ask: Ask, plan: Compressed) -> Array:
-    """The probe's weight of whoever owns each entry of the passes; 0 where nobody does."""
+    """The probe's weight of the row behind each entry of the passes; 0 where nobody owns it."""
     if "weights" not in plan.kept:
-        compression = plan.compression
-        line = signs(len(compression.color))[0]
-        weights = np.where(compression.owner == NOBODY, 0.0, line[np.maximum(compression.owner, 0)])
-        plan.kept["weights"] = ask.y.record.backend.arrays.from_numpy(weights, ask.x.values[0])
-        free = np.flatnonzero(compression.owner.reshape(-1) == NOBODY)
-        plan.kept["free"] = ask.y.record.backend.arrays.index(free, ask.x.values[0]) if len(free) else None
+        arrays, like = ask.y.record.backend.arrays, ask.x.values[0]
+        owner = plan.compression.owner
+        row = np.maximum(owner, 0) if plan.way == "pull" else np.arange(ask.m)[None, :]
+        plan.kept["weights"] = arrays.from_numpy(np.where(owner == NOBODY, 0.0, signs(ask.m)[0][row]), like)
+        free = np.flatnonzero(owner.reshape(-1) == NOBODY)
+        plan.kept["free"] = arrays.index(free, like) if len(free) else None
+        if plan.way == "push":
+            plan.kept["columns"] = arrays.index(np.maximum(owner, 0).reshape(-1), like)
     return plan.kept["weights"]
 
 
@@ -160,9 +158,8 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certi
     """The probe two ways, and exact zeros in every entry that nobody owns."""
     arrays = ask.y.record.backend.arrays
     tolerance = guess_tolerance(ask)
-    weighted = _weights(ask, plan) * found  # (passes, n)
-    got = arrays.total(weighted, 0)
-    size = arrays.total(arrays.abs(weighted), 0)
+    weighted = _weights(ask, plan) * found  # (passes, n), or (passes, m) for a push
+    got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
     expected = arrays.reshape(expected, arrays.shape(got))
     if plan.kept["free"] is not None:
         stray = arrays.gather(arrays.reshape(found, (-1,)), plan.kept["free"])
@@ -172,6 +169,14 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certi
     if held.tolerance == math.inf:
         return Certificate("probe", math.inf, tolerance, "no finite entry to compare")
     return Certificate("probe", held.residual, tolerance)
+
+
+def _by_column(ask: Ask, plan: Compressed, weighted: Array) -> Array:
+    """Sums of the entries of each column of the Jacobian."""
+    arrays = ask.y.record.backend.arrays
+    if plan.way == "pull":
+        return arrays.total(weighted, 0)
+    return arrays.sum_at(ask.n, plan.kept["columns"], arrays.reshape(weighted, (-1,)))
 
 
 def guess_tolerance(ask: Ask) -> float:

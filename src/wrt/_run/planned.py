@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -87,7 +88,9 @@ class Planned:
                 yield through
             if self.flow.mixed:
                 return
-        better, _ = structured(self.ask, self._support, self._direct())
+        can_push = self.flow is not None and bool(self.linear.push_rungs)
+        push_cost = self.flow.push_cost if can_push and self.flow is not None else math.inf
+        better, _ = structured(self.ask, self._support, self._direct(), push_cost)
         if better is not None:
             yield better
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from wrt._core.index import Shape
-from wrt._core.pattern import Compression, compress
+from wrt._core.pattern import Compression, Way, compress
 from wrt._sparsity.lattice import Lattice, thin
 from wrt._sparsity.samples import Samples
 from wrt._sparsity.splits import splits
@@ -39,10 +39,10 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     return thin(best, samples) or best
 
 
-def compression(found: Structure | Lattice) -> Compression | None:
-    """Which rows of a guessed pattern are pulled together."""
+def compression(found: Structure | Lattice, way: Way = "pull") -> Compression | None:
+    """Which rows of a guessed pattern are pulled together, or which columns are pushed."""
     shape = (prod(_whole(found).y), prod(_whole(found).x))
-    return compress(*found.entries(), found.coloring(), shape)
+    return compress(*found.entries(), found.coloring(way), shape, way)
 
 
 def _whole(found: Structure | Lattice) -> Structure:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions
+from wrt._core.pattern import Way
 from wrt._sparsity.samples import Samples
 from wrt._sparsity.structure import Structure
 
@@ -37,8 +38,13 @@ class Lattice:
     shifts: tuple[int, ...]
     passes: int
 
-    def coloring(self) -> Positions:
+    def passes_by(self, way: Way) -> int:
+        """Only rows are colored: the passes of a push are unknown, so as many as there are columns."""
+        return self.passes if way == "pull" else prod(self.structure.x)
+
+    def coloring(self, way: Way = "pull") -> Positions:
         """The pass of every row."""
+        assert way == "pull"
         y = self.structure.y
         place = np.unravel_index(np.arange(prod(y)), y)
         color = np.asarray(self.shifts)[self._class_of(place)]

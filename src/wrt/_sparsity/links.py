@@ -100,3 +100,14 @@ def period(link: Link, length: int, of_x: int) -> int:
         if not taken.any():
             return candidate
     return length
+
+
+def column_period(link: Link, of_x: int) -> int:
+    """The smallest K for which indices of x that are equal modulo K are never touched by one row."""
+    offsets = np.asarray(link.offsets)
+    apart = np.unique(offsets[:, None] - offsets[None, :])
+    for candidate in range(1, of_x):
+        gaps = np.arange(candidate, of_x, candidate)
+        if not (np.isin(gaps % of_x, apart % of_x) if link.wrap else np.isin(gaps, apart)).any():
+            return candidate
+    return of_x

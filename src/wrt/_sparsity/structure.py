@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
-from wrt._sparsity.links import Link, follow, period
+from wrt._core.pattern import Way
+from wrt._sparsity.links import Link, column_period, follow, period
 from wrt._sparsity.samples import Samples
 
 
@@ -31,23 +32,31 @@ class Structure:
         """Entries of an inner row."""
         return prod(len(link.offsets) for link in self.links) * prod(len(kept) for kept in self.kept.values())
 
-    def coloring(self) -> Positions:
-        """The pass of every row: rows of one pass share no column, by the period of each linked axis."""
-        periods = list(self.y)
-        for link in self.links:
-            periods[link.y] = min(periods[link.y], period(link, self.y[link.y], self.x[link.x]))
-        color = np.zeros((1,) * len(self.y), dtype=np.int64)
-        for axis, (length, repeat) in enumerate(zip(self.y, periods, strict=True)):
-            along = (-1,) + (1,) * (len(self.y) - axis - 1)
+    def coloring(self, way: Way = "pull") -> Positions:
+        """The pass of every row (of every column, for a push): what shares a pass shares no entry."""
+        shape = self.y if way == "pull" else self.x
+        color = np.zeros((1,) * len(shape), dtype=np.int64)
+        for axis, (length, repeat) in enumerate(zip(shape, self._periods(way), strict=True)):
+            along = (-1,) + (1,) * (len(shape) - axis - 1)
             color = color * repeat + (np.arange(length) % repeat).reshape(along)
-        return np.broadcast_to(color, self.y).reshape(-1)
+        return np.broadcast_to(color, shape).reshape(-1)
+
+    def passes_by(self, way: Way) -> int:
+        return prod(self._periods(way))
 
     @property
     def passes(self) -> int:
+        return self.passes_by("pull")
+
+    def _periods(self, way: Way) -> list[int]:
+        """How far apart two indices of an axis must be to share a pass."""
+        if way == "push":
+            following = {link.x: link for link in self.links}
+            return [column_period(following[k], n) if k in following else n for k, n in enumerate(self.x)]
         periods = list(self.y)
         for link in self.links:
             periods[link.y] = min(periods[link.y], period(link, self.y[link.y], self.x[link.x]))
-        return prod(periods)
+        return periods
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""

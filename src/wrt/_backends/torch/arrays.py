@@ -113,6 +113,9 @@ class TorchArrays:
         made = torch.zeros(math.prod(shape), dtype=like.dtype, device=like.key.device)
         return made.scatter_(0, index, values.to(like.dtype)).view(shape)
 
+    def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
+        return torch.zeros(size, dtype=values.dtype, device=values.device).scatter_add_(0, index, values)
+
     def total(self, array: Tensor, axis: int) -> Tensor:
         return array.sum(axis)
 

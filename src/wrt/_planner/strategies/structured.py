@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
+from wrt._core.pattern import Way
 from wrt._core.plan import Compressed, Direct
 from wrt._sparsity.guess import compression, guess
 from wrt._sparsity.samples import Samples, spread_rows
@@ -21,21 +23,28 @@ DENSE = 0.4  # a typical row with more nonzeros than this share leaves nothing t
 GAIN = 0.7  # of the direct passes that a guess may take, its samples included
 
 
-def structured(ask: Ask, support: Support, instead_of: Direct) -> tuple[Compressed | None, Samples | None]:
+def structured(
+    ask: Ask, support: Support, instead_of: Direct, push_cost: float = math.inf
+) -> tuple[Compressed | None, Samples | None]:
     """The plan, where a structure shows and pays; and the samples, for the strategies after this one."""
     rows = spread_rows(ask.rows.shape, SAMPLES)
     samples = Samples(rows, support(rows))
     if samples.density > DENSE:
         return None, samples
-    return from_samples(ask, samples, instead_of), samples
+    return from_samples(ask, samples, instead_of, push_cost), samples
 
 
-def from_samples(ask: Ask, samples: Samples, instead_of: Direct) -> Compressed | None:
-    """The plan that these samples suggest."""
+def from_samples(
+    ask: Ask, samples: Samples, instead_of: Direct, push_cost: float = math.inf
+) -> Compressed | None:
+    """The plan that these samples suggest; `push_cost` is the price of a push next to a pull."""
     found = guess(samples, ask.rows.shape, ask.x.shape)
-    if found is None or found.passes > GAIN * instead_of.passes - len(samples.rows):
+    if found is None:
         return None
-    compressed = compression(found)
+    way: Way = "push" if found.passes_by("push") * push_cost < found.passes else "pull"
+    if found.passes_by(way) > GAIN * instead_of.passes - len(samples.rows):
+        return None
+    compressed = compression(found, way)
     if compressed is None:
         return None
     shown = f"{len(samples.rows)} sampled rows show {found}"

@@ -64,6 +64,13 @@ def test_layers_inside_layers_have_paths(cnn: keras.Model) -> None:
     assert np.allclose(d(t.output)[0, 2] / d(t["pool.input"]), tape.gradient(y, h), rtol=1e-12, atol=1e-15)
 
 
+def test_every_operation_of_a_model_is_in_the_graph_with_its_layer(cnn: keras.Model) -> None:
+    t = wrt.trace(cnn, image(1, 8, 8, 3))
+    modules = {node.op: node.module for node in t.graph if node.op in ("Conv2D", "Tanh", "MaxPool", "MatMul")}
+    assert modules == {"Conv2D": "block1/conv", "Tanh": "block1/act", "MaxPool": "pool", "MatMul": "head"}
+    assert all(node.where is not None for node in t.graph)
+
+
 def test_weights_by_name_and_the_whole_model(cnn: keras.Model) -> None:
     x = image(2, 8, 8, 3)
 

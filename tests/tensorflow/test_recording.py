@@ -1,5 +1,7 @@
 """What a recording sees: names, lines, variables, compiled code, user tapes; and what it leaves as it was."""
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -368,6 +370,36 @@ def test_the_last_recording_needs_no_name() -> None:
     with wrt.record():
         y = x**2
     assert close(d(y) / d(x), np.diag(2 * x.numpy()))
+
+
+def test_recordings_of_two_threads_may_end_in_any_order() -> None:
+    x = tensor(3)
+    inside, outside = threading.Event(), threading.Event()
+    answers = {}
+
+    def other() -> None:
+        with wrt.record() as t:
+            y = tf.sin(x)
+            inside.set()
+            outside.wait(30)
+            z = y * 2
+        answers["other"] = (d(z) / d(x)).numpy()
+        answers["operations"] = len(t.graph)
+
+    with unchanged(x):
+        thread = threading.Thread(target=other)
+        with wrt.record() as t:
+            y = tf.cos(x)
+            thread.start()
+            inside.wait(30)
+            z = y * 3
+        operations = len(t.graph)
+        outside.set()
+        thread.join()
+    assert close(d(z) / d(x), np.diag(-3 * np.sin(x)))
+    assert close(answers["other"], np.diag(2 * np.cos(x)))
+    assert operations == answers["operations"] == 2
+    assert not tf.config.functions_run_eagerly()
 
 
 # ---- names and lines ----

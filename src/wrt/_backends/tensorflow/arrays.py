@@ -118,6 +118,10 @@ class TensorFlowArrays:
         return tf.reshape(flat, shape)
 
     @unseen
+    def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
+        return tf.math.unsorted_segment_sum(values, index, size)
+
+    @unseen
     def total(self, array: Tensor, axis: int) -> Tensor:
         return tf.reduce_sum(array, axis)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from tensorflow.python.eager import tape as tape_lib
 from tensorflow.python.framework import constant_op, op_callbacks, ops
 from tensorflow.python.ops.parallel_for import pfor
 
+from wrt._backends.tensorflow.standin import Switch, stand_in
+
+Noticed = AbstractContextManager[None]
 Tensor = Any  # tf.Tensor, or the handle of a variable
 Callback = Callable[..., None]
 
@@ -209,82 +212,68 @@ def gradient_is_none(op: str) -> bool:
         return False
 
 
-@contextmanager
-def functions_run_eagerly() -> Iterator[None]:
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
+EAGERLY = Switch(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly, True)
 
 
-@contextmanager
-def reads_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
+def reads_noticed(notice: Callable[[Tensor], None]) -> Noticed:
     """Call `notice` for every tensor whose numbers leave TensorFlow through Python: numpy(), float(), __array__()."""
-    owner = ops._EagerTensorBase
-    original = owner._numpy
 
-    def noticed(self: Any) -> Any:
-        notice(self)
-        return original(self)
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(self: Any) -> Any:
+            notice(self)
+            return original(self)
 
-    owner._numpy = noticed
-    try:
-        yield
-    finally:
-        owner._numpy = original
+        return noticed
+
+    return stand_in(ops._EagerTensorBase, "_numpy", make)
 
 
-@contextmanager
-def custom_gradients_noticed(notice: Callable[[Sequence[Tensor]], None]) -> Iterator[None]:
+def custom_gradients_noticed(notice: Callable[[Sequence[Tensor]], None]) -> Noticed:
     """Call `notice` with the inputs of every operation whose gradient is about to be recorded as a whole."""
-    original = tape_stack.record_operation
-
-    def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
-        notice(inputs)
-        return original(op, outputs, inputs, *rest, **keywords)
-
-    tape_stack.record_operation = noticed
-    try:
-        yield
-    finally:
-        tape_stack.record_operation = original
+    return whole_gradients_noticed(lambda op, outputs, inputs, backward: notice(inputs))
 
 
-@contextmanager
-def whole_gradients_noticed(notice: Callable[..., None]) -> Iterator[None]:
+def whole_gradients_noticed(notice: Callable[..., None]) -> Noticed:
     """Call `notice(name, outputs, inputs, backward)` for every gradient that is recorded as a whole."""
-    original = tape_stack.record_operation
 
-    def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
-        notice(op, outputs, inputs, rest[0] if rest else keywords.get("backward_function"))
-        return original(op, outputs, inputs, *rest, **keywords)
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
+            notice(op, outputs, inputs, rest[0] if rest else keywords.get("backward_function"))
+            return original(op, outputs, inputs, *rest, **keywords)
 
-    tape_stack.record_operation = noticed
-    try:
-        yield
-    finally:
-        tape_stack.record_operation = original
+        return noticed
+
+    return stand_in(tape_stack, "record_operation", make)
 
 
-@contextmanager
-def host_functions_noticed(notice: Callable[..., None]) -> Iterator[None]:
+def host_functions_noticed(notice: Callable[..., None]) -> Noticed:
     """Call `notice(inputs, outputs)` for every Python function that is called with arrays: numpy_function."""
     from tensorflow.python.ops import script_ops
 
-    original = script_ops.py_func_common
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(func: Any, inp: Any, Tout: Any, *rest: Any, **keywords: Any) -> Any:
+            made = original(func, inp, Tout, *rest, **keywords)
+            notice(inp, made)
+            return made
 
-    def noticed(func: Any, inp: Any, Tout: Any, *rest: Any, **keywords: Any) -> Any:
-        made = original(func, inp, Tout, *rest, **keywords)
-        notice(inp, made)
-        return made
+        return noticed
 
-    script_ops.py_func_common = noticed
-    try:
-        yield
-    finally:
-        script_ops.py_func_common = original
+    return stand_in(script_ops, "py_func_common", make)
+
+
+def arrays_noticed(notice: Callable[[Tensor], None]) -> Noticed:
+    """Call `notice` for every tensor that is made of a NumPy array."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
+            made = original(value, *rest, **keywords)
+            if isinstance(value, (np.ndarray, np.generic)):
+                notice(made)
+            return made
+
+        return noticed
+
+    return stand_in(constant_op, "convert_to_eager_tensor", make)
 
 
 def local_pull(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequence[Tensor], seeds: Sequence[Any]) -> list[Any]:
@@ -307,24 +296,6 @@ def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) 
 
     found: list[Any] = execute.execute(op, outputs, list(inputs), tuple(attributes), context.context())
     return found
-
-
-@contextmanager
-def arrays_noticed(notice: Callable[[Tensor], None]) -> Iterator[None]:
-    """Call `notice` for every tensor that is made of a NumPy array."""
-    original = constant_op.convert_to_eager_tensor
-
-    def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
-        made = original(value, *rest, **keywords)
-        if isinstance(value, (np.ndarray, np.generic)):
-            notice(made)
-        return made
-
-    constant_op.convert_to_eager_tensor = noticed
-    try:
-        yield
-    finally:
-        constant_op.convert_to_eager_tensor = original
 
 
 # ---------------------------------------------------------------- tensors

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.standin import stand_in
 from wrt._core.where import Spot, spot, user_files
 
 
@@ -109,12 +110,13 @@ def _host(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
 
 @contextmanager
 def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
-    owner = tf.GradientTape
-    names = ("__enter__", "__exit__", "watch", "gradient")
-    before = {name: owner.__dict__[name] for name in names}
+    before: dict[str, Callable[..., Any]] = {}
 
     def ours() -> bool:
-        return compat.is_quiet() or "wrt" in sys._getframe(2).f_globals.get("__name__", "").split(".")[:1]
+        caller: FrameType | None = sys._getframe(2)
+        while caller is not None and caller.f_globals.get("__name__", "") in (stand_in.__module__, __name__):
+            caller = caller.f_back  # those who stand in are not those who call
+        return compat.is_quiet() or caller is None or caller.f_globals.get("__name__", "").split(".")[0] == "wrt"
 
     def enter(self: Any) -> Any:
         result = before["__enter__"](self)
@@ -145,10 +147,15 @@ def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int])
             tape.asked.append((count(), asked, spot(sys._getframe(1))))
         return before["gradient"](self, target, *args, **kwargs)
 
-    for name, replacement in (("__enter__", enter), ("__exit__", leave), ("watch", watch), ("gradient", gradient)):
-        setattr(owner, name, replacement)
-    try:
+    def instead(name: str, replacement: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            before[name] = original
+            return replacement
+
+        return make
+
+    replacements: dict[str, Callable[..., Any]] = {"__enter__": enter, "__exit__": leave, "watch": watch, "gradient": gradient}
+    with ExitStack() as stack:
+        for name, replacement in replacements.items():
+            stack.enter_context(stand_in(tf.GradientTape, name, instead(name, replacement)))
         yield
-    finally:
-        for name in names:
-            setattr(owner, name, before[name])

@@ -8,12 +8,13 @@ that `conv2d_7` says little).
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+
+from wrt._backends.tensorflow.standin import stand_in
 
 if TYPE_CHECKING:
     from wrt._backends.tensorflow.record import Recorder
@@ -27,23 +28,21 @@ def layers_named(recorder: Recorder) -> Iterator[None]:
     if layer_class is None:
         yield
         return
-    original: Callable[..., Any] = layer_class.__call__
-    thread = threading.get_ident()
     naming = Naming(recorder)
 
-    def named_call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if threading.get_ident() != thread or not tf.executing_eagerly():
-            return original(self, *arguments, **keywords)
-        with naming.inside(self), names_watched(recorder.tracer, watched=not _is_of_keras(self)):
-            output = original(self, *arguments, **keywords)
-            naming.name(self, arguments, keywords, output)
-        return output
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def named_call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            if not tf.executing_eagerly():
+                return original(self, *arguments, **keywords)
+            with naming.inside(self), names_watched(recorder.tracer, watched=not _is_of_keras(self)):
+                output = original(self, *arguments, **keywords)
+                naming.name(self, arguments, keywords, output)
+            return output
 
-    layer_class.__call__ = named_call
-    try:
+        return named_call
+
+    with stand_in(layer_class, "__call__", make):
         yield
-    finally:
-        layer_class.__call__ = original
 
 
 @contextmanager

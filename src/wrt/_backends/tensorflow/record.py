@@ -31,7 +31,7 @@ from wrt._core.watch import Watcher
 from wrt._core.where import Spot, is_user_code, spot, user_frame
 
 WRT = str(Path(__file__).parents[2]) + os.sep
-CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names"))
+CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "standin"))
 """Files of wrt whose frames stand between the user's code and its operations."""
 
 OURS: Spot = (compile("", "<wrt>", "exec"), 0)
@@ -60,7 +60,7 @@ class Recorder:
         """Record what runs inside, in this thread."""
         recording = self.recording
         with ExitStack() as stack:
-            stack.enter_context(compat.functions_run_eagerly())
+            stack.enter_context(compat.EAGERLY.held())
             stack.enter_context(compat.reads_noticed(self._read))
             stack.enter_context(compat.arrays_noticed(self._from_numpy))
             stack.enter_context(compat.custom_gradients_noticed(self._custom))

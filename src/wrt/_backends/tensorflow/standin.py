@@ -1,0 +1,84 @@
+"""Standing in for a function of the framework while a recording lasts.
+
+Recordings of several threads may begin and end in any order. Each stands in front of a function for its own thread alone,
+and the function itself is back when the last of them has gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class _Stack:
+    """The original of one attribute, and who stands in front of it, the innermost first."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.original = vars(owner)[name]
+        self.layers: list[tuple[Make, int]] = []
+
+    def rebuild(self) -> None:
+        call = self.original
+        for make, thread in self.layers:
+            call = _for_one_thread(make(call), call, thread)
+        setattr(self.owner, self.name, call)
+
+
+_LOCK = threading.RLock()
+_STACKS: dict[tuple[int, str], _Stack] = {}
+
+
+@contextmanager
+def stand_in(owner: Any, name: str, make: Make) -> Iterator[None]:
+    """`make(original)` instead of `owner.name`, for calls from this thread."""
+    key = (id(owner), name)
+    layer = (make, threading.get_ident())
+    with _LOCK:
+        stack = _STACKS.setdefault(key, _Stack(owner, name))
+        stack.layers.append(layer)
+        stack.rebuild()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            stack.layers.remove(layer)
+            stack.rebuild()
+            if not stack.layers:
+                del _STACKS[key]
+
+
+def _for_one_thread(wrapped: Callable[..., Any], inner: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        chosen = wrapped if threading.get_ident() == thread else inner
+        return chosen(*arguments, **keywords)
+
+    return call
+
+
+class Switch:
+    """A setting of the whole process that is on while any recording lasts, and back as it was after the last."""
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None], on: Any) -> None:
+        self.read, self.write, self.on = read, write, on
+        self.users = 0
+        self.before: Any = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with _LOCK:
+            if not self.users:
+                self.before = self.read()
+                self.write(self.on)
+            self.users += 1
+        try:
+            yield
+        finally:
+            with _LOCK:
+                self.users -= 1
+                if not self.users:
+                    self.write(self.before)

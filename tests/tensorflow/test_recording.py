@@ -292,11 +292,13 @@ def test_a_tensor_array() -> None:
 
 def test_tapes_of_the_user_work_inside_and_are_not_disturbed() -> None:
     x = tensor(3)
-    with wrt.record():
+    with wrt.record() as t:
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = tf.reduce_sum(x**3)
+        before = len(t._one.log.operations)
         gradient = tape.gradient(y, x)
+        assert len(t._one.log.operations) > before + 3
         loss = tf.reduce_sum(gradient**2)
     assert close(gradient, 3 * x**2)
     assert close(d(y) / d(x), 3 * x**2)

@@ -31,7 +31,7 @@ from wrt._core.watch import Watcher
 from wrt._core.where import Spot, is_user_code, spot, user_frame
 
 WRT = str(Path(__file__).parents[2]) + os.sep
-CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "standin"))
+CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "standin", "events"))
 """Files of wrt whose frames stand between the user's code and its operations."""
 
 OURS: Spot = (compile("", "<wrt>", "exec"), 0)

@@ -9,8 +9,13 @@ from typing import Any
 from wrt._core.ask import Ask
 from wrt._core.index import Shape
 from wrt._core.report import Report, Step
-from wrt._planner.choose import choose
+from wrt._planner.foresee import foresee
+from wrt._run.chunk import chunk_bytes
 from wrt._run.memory import words
+from wrt._run.options import current
+
+NOTICED = 1e-3  # seconds that are worth a word
+LARGE = 2**20  # bytes, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +33,24 @@ class Explanation:
     fallbacks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     certificate: str = ""
+    memory: int = 0
+    seconds: float | None = None
     report: Report | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, ask: Ask, shape: Shape, order: int, report: Report | None) -> Explanation:
         question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{_nth(order)} order, {math.prod(shape)} entries"
         size = math.prod(shape) * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+        memory = size + chunk_bytes(ask)
         if report is None:
-            plan = choose(ask)
-            return cls(question, shape, size, f"{plan.strategy}, {plan.way}", plan.because, plan.passes, False)
+            foreseen = foresee(ask, current().way)
+            plan = foreseen.plan
+            noted = (foreseen.note,) if foreseen.note else ()
+            name = f"direct, {plan.way}" if plan.strategy == "direct" else plan.strategy
+            return cls(
+                question, shape, size, name, plan.because, plan.passes, False, notes=noted, memory=memory,
+                seconds=foreseen.seconds,
+            )  # fmt: skip
         return cls(
             question,
             shape,
@@ -49,6 +63,8 @@ class Explanation:
             tuple(report.fallbacks),
             tuple(dict.fromkeys((*report.notes, *ask.y.record.notes(ask.y, ask.x)))),
             str(report.certificate) if report.certificate else "",
+            memory,
+            sum(step.seconds for step in report.steps),
             report,
         )
 
@@ -62,8 +78,11 @@ class Explanation:
             "because": self.because,
             "passes": self.passes,
             "ran": self.ran,
+            "memory": self.memory,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
         }
-        return told | ({} if self.report is None else self.report.to_dict())
+        return ({} if self.report is None else self.report.to_dict()) | told
 
     def __str__(self) -> str:
         lines = [
@@ -71,10 +90,14 @@ class Explanation:
             f"strategy     {self.strategy}, because {self.because}",
         ]
         if not self.ran:
-            lines.append(f"passes       {self.passes} expected; not computed yet")
-            return "\n".join(lines)
+            slow = self.seconds is not None and self.seconds >= NOTICED
+            expected = f", about {_time(self.seconds or 0.0)} on one CPU thread" if slow else ""
+            lines.append(f"passes       {self.passes} expected{expected}; not computed yet")
+            if self.memory >= LARGE:
+                lines.append(f"memory       {words(self.memory)}: the answer and one chunk")
+            return "\n".join(lines + [f"note         {words}" for words in self.notes])
         lines.append(f"passes       {self.passes}")
-        lines += [f"  {step.what}: {step.passes} by {step.way}, {_batched(step)}" for step in self.steps]
+        lines += [f"  {step.what}: {step.passes} by {step.way}, {_batched(step)}{_took(step)}" for step in self.steps]
         lines += [f"fell back    {words}" for words in self.fallbacks]
         lines += [f"note         {words}" for words in self.notes]
         lines.append(f"certificate  {self.certificate}")
@@ -90,3 +113,16 @@ def _nth(order: int) -> str:
 def _batched(step: Step) -> str:
     calls = {0: "no call of its own", 1: "1 call"}.get(step.calls, f"{step.calls} calls")
     return f"{step.rung}, {calls}" if step.rung else calls
+
+
+def _took(step: Step) -> str:
+    return f", {_time(step.seconds)}" if step.seconds >= NOTICED / 10 else ""
+
+
+def _time(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> _time(0.0123)
+    '12.3 ms'
+    """
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"

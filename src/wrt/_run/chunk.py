@@ -14,3 +14,9 @@ def chunk_size(ask: Ask) -> int:
     per_row = max(ask.y.size, *(value.size for value in ask.x.values), 1) * ask.y.record.backend.arrays.itemsize(ask.y)
     wanted = min(max(TARGET // per_row, FEWEST), MOST)
     return max(1, min(wanted, MOST_BYTES // per_row))
+
+
+def chunk_bytes(ask: Ask) -> int:
+    """What one call of the engine returns beside the answer."""
+    lines = min(chunk_size(ask), max(ask.m, 1))
+    return lines * max(ask.y.size, *(value.size for value in ask.x.values)) * ask.y.record.backend.arrays.itemsize(ask.y)

@@ -16,6 +16,7 @@ from wrt._core.protocol import Array, Linear
 from wrt._core.report import Report
 from wrt._planner import warm
 from wrt._planner.choose import choose
+from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
 from wrt._run.compressed import Passes, sweep_compressed
@@ -24,8 +25,6 @@ from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
-
-FEWEST = 64  # a shorter side than this is swept directly: nothing that planning finds would pay for it
 
 
 def worth_planning(ask: Ask) -> bool:

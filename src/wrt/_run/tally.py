@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from wrt._core.ask import Ask
@@ -45,8 +46,10 @@ class Tally:
         expected = self.expected
         if expected is None:
             rung = linear.pull_rungs[-1]
+            started = time.perf_counter()
             expected = pull_columns(ask, linear, self.seed, rung)  # (1, n)
-            report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask)))
+            took = time.perf_counter() - started
+            report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask), took))
         got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
         found = verdict(ask, got, got * 0 if expected is None else expected, size)
         return found if self.expected is None else replace(found, probe=IN_THE_BATCH)

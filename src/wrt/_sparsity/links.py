@@ -27,7 +27,9 @@ class Link:
         return index * self.up // self.down
 
     def __str__(self) -> str:
-        words = "the index" if self.offsets == (0,) and self.up == self.down else f"a window of {len(self.offsets)}"
+        words = f"in a window of {len(self.offsets)}"
+        if self.offsets == (0,) and self.up == self.down:
+            return "index by index"
         if self.up != self.down:
             words += f", stride {self.up}" if self.down == 1 else f", {self.down} to one"
         step = self.offsets[1] - self.offsets[0] if len(self.offsets) > 1 else 1

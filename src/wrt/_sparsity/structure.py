@@ -81,7 +81,7 @@ class Structure:
         return (spread.reshape(-1), columns.reshape(-1)) if valid is None else (spread[valid], columns[valid])
 
     def __str__(self) -> str:
-        return ", ".join(f"axis {link.x} of x: {link} of axis {link.y} of y" for link in self.links)
+        return " and ".join(f"axis {link.x} of x follows axis {link.y} of y {link}" for link in self.links)
 
 
 def _window(link: Link, index: Positions, length: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:

@@ -47,5 +47,5 @@ def from_samples(
     compressed = compression(found, way)
     if compressed is None:
         return None
-    shown = f"{len(samples.rows)} sampled rows show {found}"
+    shown = f"{len(samples.rows)} sampled rows show that {found}"
     return Compressed(compressed, f"{shown}; {compressed.passes} passes instead of {instead_of.passes}")

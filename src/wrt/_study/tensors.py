@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -55,7 +56,14 @@ def kept(*objects: Any) -> Iterator[None]:
     """Run models inside: running statistics and random states are afterwards what they were before."""
     with ExitStack() as stack:
         for backend in _backends.loaded():
-            where = f"wrt._backends.{backend.name}.kept"
-            if find_spec(where) is not None:
-                stack.enter_context(import_module(where).kept(objects))
+            keeper = _keeper(backend.name)
+            if keeper is not None:
+                stack.enter_context(keeper(objects))
         yield
+
+
+@cache
+def _keeper(backend: str) -> Callable[[tuple[Any, ...]], AbstractContextManager[None]] | None:
+    """How a framework puts back what running a model changes; None where nothing is changed."""
+    where = f"wrt._backends.{backend}.kept"
+    return import_module(where).kept if find_spec(where) is not None else None

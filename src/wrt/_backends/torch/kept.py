@@ -15,14 +15,17 @@ def kept(objects: Sequence[Any]) -> Iterator[None]:
     models = [one for one in map(_module, objects) if one is not None]
     buffers = [buffer for model in models for buffer in model.buffers()]
     before = [buffer.detach().clone() for buffer in buffers]
-    devices = sorted({b.device.index or 0 for b in _tensors(models) if b.device.type == "cuda"})
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    state, on_devices = torch.get_rng_state(), [torch.cuda.get_rng_state(device) for device in devices]
     try:
-        with torch.random.fork_rng(devices=devices):
-            yield
+        yield
     finally:
-        with torch.no_grad():
-            for buffer, saved in zip(buffers, before, strict=True):
-                if not torch.equal(buffer, saved):
+        torch.set_rng_state(state)
+        for device, saved in zip(devices, on_devices, strict=True):
+            torch.cuda.set_rng_state(saved, device)
+        for buffer, saved in zip(buffers, before, strict=True):
+            if not torch.equal(buffer, saved):
+                with torch.no_grad():
                     buffer.copy_(saved)
 
 
@@ -32,7 +35,3 @@ def _module(obj: Any) -> torch.nn.Module | None:
         return obj
     owner = getattr(obj, "__self__", None)
     return owner if isinstance(owner, torch.nn.Module) else None
-
-
-def _tensors(models: list[torch.nn.Module]) -> list[torch.Tensor]:
-    return [tensor for model in models for tensor in (*model.parameters(), *model.buffers())]

@@ -1,0 +1,268 @@
+"""Saliency as people know it, on top of the notation: for any element of any named value, as plain tensors.
+
+`of` says what is explained: an index of the output, a handle of an earlier run, a name, or a function of the run. Several
+elements stand for their sum, so `of=(slice(None), 3)` explains class 3 for every sample of a batch at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wrt import _backends
+from wrt._core.index import Elements
+from wrt._notation.d import d
+from wrt._notation.trace import Handle, Trace, trace
+from wrt._study.target import finder
+from wrt._study.tensors import Numbers, kept, numbers
+from wrt.errors import NotDifferentiable, WrongQuery, WrongShape
+
+AT_ONCE = 64 * 2**20  # bytes of inputs that run as one batch
+
+
+def gradient(model: Callable[..., Any], x: Any, of: Any = None, *more: Any, **keywords: Any) -> Any:
+    """The derivative of what is explained with respect to the input, in its shape.
+
+    >>> import torch
+    >>> gradient(lambda x: x**2, torch.tensor([[1.0, 3.0]]), of=(0, 1))
+    tensor([[0., 6.]])
+    """
+    return _gradient(_Explained(model, of, more, keywords), x)
+
+
+def gradient_times_input(model: Callable[..., Any], x: Any, of: Any = None, *more: Any, **keywords: Any) -> Any:
+    """The derivative times the input: how much each element contributes, to first order.
+
+    >>> import torch
+    >>> gradient_times_input(lambda x: x**2, torch.tensor([[1.0, 3.0]]), of=(0, 1))
+    tensor([[ 0., 18.]])
+    """
+    return _gradient(_Explained(model, of, more, keywords), x) * x
+
+
+def integrated_gradients(
+    model: Callable[..., Any], x: Any, of: Any = None, *more: Any, baseline: Any = 0.0, steps: int = 50, **keywords: Any
+) -> Any:
+    """The mean derivative on the straight way from a baseline to the input, times the distance (Gauss–Legendre).
+
+    What it attributes sums up to the difference that the input makes against the baseline. Every sample of a batch goes
+    its own way; all steps run as one batch where they fit.
+
+    >>> import torch
+    >>> integrated_gradients(lambda x: x**3, torch.tensor([[1.0, 3.0]]), of=(0, 1)).round(decimals=4)
+    tensor([[ 0., 27.]])
+    """
+    places, weights = np.polynomial.legendre.leggauss(steps)
+    way = x - baseline
+    total = _weighted(
+        _Explained(model, of, more, keywords), x, [baseline + (1 + p) / 2 * way for p in places], weights / 2
+    )
+    return total * way
+
+
+def smooth_grad(
+    model: Callable[..., Any],
+    x: Any,
+    of: Any = None,
+    *more: Any,
+    noise: float | Numbers = 0.15,
+    samples: int = 25,
+    seed: int = 0,
+    **keywords: Any,
+) -> Any:
+    """The mean derivative over copies of the input with noise: a standard deviation, or an array of one for each copy."""
+    explained = _Explained(model, of, more, keywords)
+    shape = tuple(int(n) for n in x.shape)
+    drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *shape), seed)
+    arrays = _backends.owner(x).arrays
+    like = explained.like(x)
+    copies = [x + arrays.native(one, like) for one in drawn]
+    return _weighted(explained, x, copies, np.full(len(copies), 1 / len(copies)))
+
+
+def grad_cam(
+    model: Callable[..., Any], x: Any, of: Any = None, *more: Any, layer: Any, positive: bool = True, **keywords: Any
+) -> Any:
+    """What a layer saw, its channels weighted by their mean derivative and summed: (batch, 1, height, width) in torch.
+
+    `layer` is a name, a handle or a function of the run; `positive` keeps what speaks for the target only.
+    """
+    explained = _Explained(model, of, more, keywords)
+    if explained.followable(x) and isinstance(layer, str) and hasattr(model, "get_submodule"):
+        return _followed_cam(explained, x, layer, positive)
+    run = explained.run(x, values=True)
+    maps = finder(layer)(run)
+    first = run.graph.framework == "torch"
+    axis = 1 if first else len(maps.shape) - 1
+    if len(maps.shape) < 3:
+        raise WrongShape(f"{maps.name} has no maps", f"its shape is {maps.shape}", "name the output of a convolution")
+    y = explained.find(run)
+    g = numbers(np.ones(y.shape) @ (d(y) / d(maps))).astype(np.float64)
+    positions = tuple(k for k in range(1, g.ndim) if k != axis)
+    weights = g.mean(axis=positions, keepdims=True)
+    cam = (weights * numbers(maps)).sum(axis=axis, keepdims=True)
+    value, _ = maps.__wrt_differential__()
+    return value.record.backend.arrays.native(np.maximum(cam, 0) if positive else cam, value)
+
+
+def _followed_cam(explained: _Explained, x: Any, layer: str, positive: bool) -> Any:
+    """The same without a recording: a hook sees what the layer gives."""
+    seen: list[Any] = []
+    part = explained.model.get_submodule(layer)  # type: ignore[attr-defined]
+    hook = part.register_forward_hook(lambda _, __, output: seen.append(output))
+    try:
+        y, _ = explained.followed(x)
+    finally:
+        hook.remove()
+    maps = seen[-1]
+    if maps.ndim < 3:
+        raise WrongShape(f"{layer} has no maps", f"its shape is {tuple(maps.shape)}", "name the output of a convolution")
+    g = (d(y[explained.index].sum()) / d(maps)).value
+    weights = g.mean(dim=tuple(range(2, g.ndim)), keepdim=True)
+    cam = (weights * maps.detach()).sum(dim=1, keepdim=True)
+    return cam.clamp_min(0) if positive else cam
+
+
+class _Explained:
+    """A model and what is explained of it."""
+
+    def __init__(self, model: Callable[..., Any], of: Any, more: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.model, self.of, self.more, self.keywords = model, of, more, keywords
+        self.find: Callable[[Trace], Handle] = finder(of)
+        self._like: Any = None
+
+    def run(self, x: Any, *, values: bool = False) -> Trace:
+        with kept(self.model, getattr(self.model, "__self__", None)):
+            return trace(self.model, x, *self.more, values=values, **self.keywords)
+
+    @property
+    def index(self) -> Any:
+        return ... if self.of is None else self.of
+
+    @property
+    def plain(self) -> bool:
+        """Whether only the output is asked about, so that no recording is needed."""
+        return not isinstance(self.of, (Handle, str)) and not callable(self.of)
+
+    def followable(self, x: Any) -> bool:
+        """Whether the question needs no recording: a torch tensor, and an index of the output."""
+        if not hasattr(x, "requires_grad_"):
+            return False
+        if not x.is_floating_point():
+            raise NotDifferentiable("the input has no derivative", f"it is of {x.dtype}", "explain the embedding")
+        return self.plain
+
+    def followed(self, x: Any) -> tuple[Any, Any]:
+        """Output and input of a plain run that can be differentiated."""
+        followed = x.detach().requires_grad_()
+        with kept(self.model, getattr(self.model, "__self__", None)):
+            return _first(self.model(followed, *self.more, **self.keywords)), followed
+
+    def like(self, x: Any) -> Any:
+        """A Value of the input: its dtype and device."""
+        if self._like is None and hasattr(x, "requires_grad_"):
+            self._like = _backends.owner(x).lift(x.detach().requires_grad_())
+        if self._like is None:
+            self._like = self.run(x).inputs[0].__wrt_differential__()[0]
+        return self._like
+
+    def sides(self, x: Any) -> tuple[Any, Any]:
+        """d(y) and d(x) of one recorded run; y is whole, elements are chosen by the caller."""
+        run = self.run(x)
+        y, _ = self.find(run).__wrt_differential__()
+        return d(Handle(run._one, y)), d(run.inputs[0])
+
+    def elements(self, shape: tuple[int, ...], x: Any) -> Elements:
+        """Which elements of y are explained, in a run of the given batch."""
+        if self.plain:
+            return Elements.all(shape).pick(... if self.of is None else self.of)
+        if isinstance(self.of, Handle):
+            return self.of.__wrt_differential__()[1]
+        return self.find(self.run(x)).__wrt_differential__()[1]
+
+
+def _gradient(explained: _Explained, x: Any) -> Any:
+    if explained.followable(x):
+        y, followed = explained.followed(x)
+        return (d(y[explained.index].sum()) / d(followed)).value
+    side, by = explained.sides(x)
+    return _pull(side, by, explained.elements(side.shape, x).positions, None)
+
+
+def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
+    """One pull of a weighted sum of elements; a single element needs no weights."""
+    if len(positions) == 1 and weights is None:
+        return (y[tuple(int(k) for k in np.unravel_index(int(positions[0]), y.shape))] / by).value
+    u = np.zeros(int(np.prod(y.shape)), dtype=np.float64)
+    np.add.at(u, positions, 1.0 if weights is None else weights)
+    return u.reshape(y.shape) @ (y / by)
+
+
+def _weighted(explained: _Explained, x: Any, copies: list[Any], weights: Numbers) -> Any:
+    """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
+    arrays = _backends.owner(x).arrays
+    batch = int(x.shape[0]) if len(x.shape) else 0
+    size = max(1, AT_ONCE // max(1, int(np.prod(x.shape)) * 8))
+    total: Any = None
+    for start in range(0, len(copies), size):
+        some, share = copies[start : start + size], weights[start : start + size]
+        if batch and explained.followable(x):
+            part = _followed_sum(explained, x, arrays.concat(some, 0), share)
+            if part is None:
+                return _one_by_one(explained, copies, weights)
+            total = part if total is None else total + part
+            continue
+        y, by = explained.sides(arrays.concat(some, 0) if batch else some[0])
+        if not batch or y.shape[:1] != (len(some) * batch,):
+            return _one_by_one(explained, copies, weights)
+        chosen = explained.elements((batch, *y.shape[1:]), x).positions
+        step = batch * int(np.prod(y.shape[1:]))
+        places = np.concatenate([chosen + k * step for k in range(len(some))])
+        g = _pull(y, by, places, np.repeat(share, len(chosen)))
+        part = arrays.total(arrays.reshape(g, (len(some), *map(int, x.shape))), 0)
+        total = part if total is None else total + part
+    return total
+
+
+def _followed_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
+    """The weighted sum over one batch of copies, without a recording; None where the output has no batch axis."""
+    y, followed = explained.followed(copies)
+    if not y.ndim or y.shape[0] != copies.shape[0]:
+        return None
+    apart = y.reshape(len(weights), x.shape[0], *y.shape[1:])
+    index = explained.index if isinstance(explained.index, tuple) else (explained.index,)
+    chosen = apart[(slice(None), *index)].reshape(len(weights), -1)
+    share = _backends.owner(x).arrays.native(weights, explained.like(x)).to(chosen.dtype)
+    g = (d((chosen.sum(1) * share).sum()) / d(followed)).value
+    return g.reshape(len(weights), *x.shape).sum(0)
+
+
+def _one_by_one(explained: _Explained, copies: list[Any], weights: Numbers) -> Any:
+    total: Any = None
+    for one, weight in zip(copies, weights):
+        if explained.followable(one):
+            g = weight * _gradient(explained, one)
+            total = g if total is None else total + g
+            continue
+        y, by = explained.sides(one)
+        positions = explained.elements(y.shape, one).positions
+        g = _pull(y, by, positions, np.full(len(positions), float(weight)))
+        total = g if total is None else total + g
+    return total
+
+
+def _noise(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
+    if size < 0:
+        raise WrongQuery(f"noise={size}", "a standard deviation is not negative", "write noise=0.15")
+    return np.float32(size) * np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def _first(output: Any) -> Any:
+    """The first tensor of what a model gives."""
+    while not hasattr(output, "shape"):
+        output = next(iter(output.values() if isinstance(output, dict) else output))
+    return output
+
+

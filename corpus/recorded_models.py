@@ -153,16 +153,51 @@ def wrapped() -> list[str]:
     try:
         net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
         x = torch.randn(5, 3)
-        for kind, model in (("DDP", nn.parallel.DistributedDataParallel(net)), ("compiled", torch.compile(net, backend="eager"))):
-            t = wrt.trace(model, x)
+        weight = net[2].weight.detach().clone()
+        from torch.distributed.fsdp import fully_shard
+
+        kinds: dict[str, Callable[[], nn.Module]] = {
+            "DDP": lambda: nn.parallel.DistributedDataParallel(net),
+            "compiled": lambda: torch.compile(net, backend="eager"),
+            "FSDP2": lambda: fully_shard(net),
+        }
+        for kind, wrap in kinds.items():
+            t = wrt.trace(wrap(), x)
             if "0.weight" not in t.names or "2" not in t.names:
                 problems.append(f"{kind}: names are {list(t.names)}")
-            if not torch.allclose((d(t.output)[0] / d(t["1"])[0]).value, net[2].weight):
+            if not torch.allclose((d(t.output)[0] / d(t["1"])[0]).value, weight):
                 problems.append(f"{kind}: a wrong derivative")
             print(f"{kind:20s} {len(t.names):4d} names")
     finally:
         dist.destroy_process_group()
     return problems
+
+
+def lightning() -> list[str]:
+    """A LightningModule's training step, with its attributes by name."""
+    try:
+        from lightning import LightningModule
+    except ImportError:
+        print("lightning is not installed: left out")
+        return []
+
+    class Step(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(3, 2)
+
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            x, y = batch
+            logits = self.net(x)
+            return nn.functional.mse_loss(logits, y)
+
+    step, x, y = Step(), torch.randn(4, 3), torch.randn(4, 2)
+    with wrt.record() as t:
+        loss = step.training_step((x, y), 0)
+    truth = 2 * (step.net(x) - y) / y.numel()
+    right = torch.allclose((d(loss) / d(t["training_step.logits"])).value, truth)
+    print(f"{'Lightning':20s} {len(t.names):4d} names")
+    return [] if right else ["Lightning: a wrong derivative"]
 
 
 def main(arguments: list[str]) -> int:
@@ -171,7 +206,7 @@ def main(arguments: list[str]) -> int:
     problems = []
     for name, build in models("--quick" in arguments).items():
         problems += check(name, build)
-    problems += wrapped()
+    problems += wrapped() + lightning()
     for problem in problems:
         print("UNEXPECTED", problem)
     return 1 if problems else 0

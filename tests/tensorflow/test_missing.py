@@ -79,6 +79,17 @@ def test_an_array_that_came_from_numpy_is_not_zero() -> None:
             (d(made) / d(x)).value
 
 
+def test_an_array_that_only_lies_around_proves_nothing_against_independence() -> None:
+    unused = np.ones(2)
+
+    def f(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        array = unused * 2
+        return a * 2.0 if array.any() else b
+
+    t = wrt.trace(f, tf.constant([1.0, 2.0]), tf.constant([3.0]))
+    assert not (d(t.output) / d(t.inputs[1])).numpy().any()
+
+
 def test_a_tensor_made_between_x_and_the_recording_is_not_zero() -> None:
     x = tf.constant([1.0, 2.0])
     h = tf.sin(x)

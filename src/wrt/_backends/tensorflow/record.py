@@ -291,7 +291,7 @@ def _variables(frame: FrameType) -> list[Any]:
 def _is_from_numpy(frame: FrameType) -> bool:
     """Whether the function of TensorFlow that ran the operation was given a NumPy array."""
     inner: FrameType | None = frame
-    while inner is not None and "tensorflow" in inner.f_code.co_filename:
+    while inner is not None and inner.f_globals.get("__name__", "").startswith("tensorflow."):
         if any(isinstance(value, (np.ndarray, np.floating)) for value in inner.f_locals.values()):
             return True
         inner = inner.f_back

@@ -1,0 +1,155 @@
+"""Fifty faults put in on purpose: wrong batching, wrong patterns, dropped branches, scaled rows, stale plans.
+
+Each must be found by a certificate, told in explain(), and answered right all the same.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
+from wrt import d
+from wrt._backends.torch.live import LiveRecord
+from wrt._backends.torch.sweep import TorchLinear
+from wrt._core.pattern import NOBODY
+from wrt._planner import warm
+from wrt._run import planned
+
+Tensor = torch.Tensor
+
+
+@pytest.fixture(autouse=True)
+def cold():
+    warm.forget()
+    yield
+    warm.forget()
+
+
+def dense(m: int = 80, n: int = 90) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    W = torch.randn(m, n, dtype=torch.float64, generator=generator)
+    x = torch.randn(n, dtype=torch.float64, generator=generator).requires_grad_()
+    return torch.sin(W @ torch.tanh(x)) + 0.1, x
+
+
+def answered_right(y: Tensor, x: Tensor) -> str:
+    """The answer equals a row loop of plain autograd; what explain() says of the way there."""
+    truth = row_loop(y, x)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-11, atol=1e-11)
+    return "\n".join(J.explain().fallbacks)
+
+
+def scaled(k: int) -> Callable[[Tensor], Tensor]:
+    def change(batch: Tensor) -> Tensor:
+        batch = batch.clone()
+        row = (7 * k + 3) % batch.shape[0]
+        batch[row] = batch[row] * (1 + 10.0 ** -(k % 7))
+        return batch
+
+    return change
+
+
+def one_entry(k: int) -> Callable[[Tensor], Tensor]:
+    def change(batch: Tensor) -> Tensor:
+        flat = batch.clone().flatten(1)
+        spot = (11 * k + 5) % flat.shape[0], (13 * k + 1) % flat.shape[1]
+        flat[spot] += 10.0 ** -(k % 7) * float(batch.abs().max())
+        return flat.reshape(batch.shape)
+
+    return change
+
+
+def swapped(k: int) -> Callable[[Tensor], Tensor]:
+    def change(batch: Tensor) -> Tensor:
+        order = torch.arange(batch.shape[0])
+        a, b = k % batch.shape[0], (k + 1 + k // 3) % batch.shape[0]
+        order[[a, b]] = order[[b, a]]
+        return batch[order]
+
+    return change
+
+
+def lost(k: int) -> Callable[[Tensor], Tensor]:
+    def change(batch: Tensor) -> Tensor:
+        batch = batch.clone()
+        batch[(5 * k) % batch.shape[0]] = 0
+        return batch
+
+    return change
+
+
+BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, lost)]
+
+
+@pytest.mark.parametrize("fault", range(len(BATCHING)))
+def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
+    right = TorchLinear._pull_vmap
+    monkeypatch.setattr(TorchLinear, "_pull_vmap", lambda self, s: [BATCHING[fault](g) for g in right(self, s)])
+    assert "certificate disagreed" in answered_right(*dense())
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_a_branch_dropped_by_a_push_is_found(monkeypatch, k):
+    right = TorchLinear.push
+    drop = [scaled(k), one_entry(k), lost(k)][k % 3]
+    monkeypatch.setattr(TorchLinear, "push", lambda self, t, rung: drop(right(self, t, rung)))
+    assert "certificate disagreed" in answered_right(*dense(300, 20))
+
+
+@pytest.mark.parametrize("name", ["burgers", "periodic", "elementwise", "batch of networks", "flattened", "max-pool"])
+def test_a_pattern_that_lost_an_entry_is_found(name):
+    y, x = at_random(PROBLEMS[name])
+    answered_right(y, x)
+    (plan,) = (p for p in warm.kept_plans().values() if p.strategy == "structured")
+    truth = row_loop(y, x).numpy()
+    owned = np.argwhere(plan.compression.owner != NOBODY)
+    slot = next(s for s in owned[len(owned) // 2 :] if truth[plan.compression.owner[tuple(s)], s[1]] != 0)
+    plan.compression.owner[tuple(slot)] = NOBODY
+    plan.kept.clear()
+    assert "plan of last time was wrong" in answered_right(y, x)
+
+
+@pytest.mark.parametrize("name", ["burgers", "periodic", "batch of networks", "flattened", "permuted", "dilated"])
+def test_an_entry_that_went_to_the_wrong_row_is_found(name):
+    y, x = at_random(PROBLEMS[name])
+    answered_right(y, x)
+    (plan,) = (p for p in warm.kept_plans().values() if p.strategy == "structured")
+    owner = plan.compression.owner
+    slot = np.argwhere(owner != NOBODY)[owner.size // 3]
+    owner[tuple(slot)] = (owner[tuple(slot)] + 1) % owner.max()
+    plan.kept.clear()
+    assert "plan of last time was wrong" in answered_right(y, x)
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
+    generator = torch.Generator().manual_seed(0)
+    down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
+    x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
+    y = torch.sin(up @ torch.tanh(down @ x))
+    right = planned.solve
+    wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
+    monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
+    assert "cut" in answered_right(y, x)
+
+
+STALE = [
+    (lambda x: x**2, burgers),
+    (burgers, periodic),
+    (lambda x: x**2, lambda x: x.flip(0) ** 2),
+    (periodic, lambda x: x * x.roll(5)),
+    (lambda x: x.roll(5).sin(), lambda x: x.roll(-5).sin()),
+    (lambda x: x[:100].repeat(2).sin(), lambda x: x.sin()),
+]
+
+
+@pytest.mark.parametrize("pair", range(len(STALE)))
+def test_a_stale_plan_is_found(monkeypatch, pair):
+    """The same signature for another program: what a coarse signature could do."""
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    first, second = (Problem(f, (200,), 0) for f in STALE[pair])
+    answered_right(*at_random(first))
+    assert "plan of last time was wrong" in answered_right(*at_random(second))

@@ -225,3 +225,33 @@ def test_what_only_chose_the_branch_has_the_slope_zero():
     t = wrt.trace(lambda x, z: jax.lax.cond(x.sum() > 0, lambda v: v * 2, lambda v: v * 3, z), jnp.ones(2), jnp.ones(2))
     np.testing.assert_array_equal((d(t.output) / d(t.inputs[1])).value, 2 * np.eye(2))
     np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, np.zeros((2, 2)))
+
+
+def test_a_banded_jacobian_is_planned_as_in_every_framework():
+    def burgers(u):
+        return 0.01 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)) - u * (jnp.roll(u, -1) - jnp.roll(u, 1))
+
+    u = jnp.sin(jnp.linspace(0, 6, 300))
+    t = wrt.trace(burgers, u)
+    J = d(t.output) / d(t.inputs[0])
+    np.testing.assert_allclose(J.value, jax.jacrev(burgers)(u), atol=1e-6)
+    assert J.explain().passes < 60
+    assert J.sparse().nnz == 900
+
+
+def test_several_devices_are_refused_in_words():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
+    spec = jax.sharding.PartitionSpec("i")
+    f = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)
+    with pytest.raises(EngineRefused, match="shard_map"):
+        wrt.trace(f, jnp.ones(len(jax.devices())))
+
+
+def test_third_order():
+    def f(x):
+        return jnp.stack([x.prod(), (x**3).sum()])
+
+    x = jnp.arange(1.0, 4.0)
+    t = wrt.trace(f, x)
+    thrice = d(t.output) / d(t.inputs[0]) / d(t.inputs[0]) / d(t.inputs[0])
+    np.testing.assert_allclose(thrice.value, jax.jacfwd(jax.hessian(f))(x), rtol=1e-5, atol=1e-5)

@@ -78,6 +78,11 @@ class NumpyArrays:
         flat[index] = values
         return flat.reshape(shape)
 
+    def sum_at(self, size: int, index: Array, values: Array) -> Array:
+        summed = np.zeros(size, values.dtype)
+        np.add.at(summed, index, values)
+        return summed
+
     def total(self, array: Array, axis: int) -> Array:
         return np.asarray(array.sum(axis))
 

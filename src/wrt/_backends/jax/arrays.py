@@ -102,6 +102,13 @@ class JaxArrays:
         flat = jnp.zeros(int(np.prod(shape)), like.dtype).at[index].set(values.astype(like.dtype))
         return flat.reshape(shape)
 
+    def sum_at(self, size: int, index: Array, values: Array) -> Array:
+        if not on_cpu():
+            return jnp.zeros(size, values.dtype).at[index].add(values)
+        summed = np.zeros(size, values.dtype)
+        np.add.at(summed, np.asarray(index), np.asarray(values))
+        return summed
+
     def total(self, array: Array, axis: int) -> Array:
         return jnp.sum(array, axis=axis)
 

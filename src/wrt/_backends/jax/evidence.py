@@ -104,6 +104,9 @@ class JaxEvidence:
         first = self.value(node.inputs[0]) if node.inputs and self.vars[node.inputs[0]].differentiable else None
         return {} if first is None else {"self": first}
 
+    def mutates(self, node: Node) -> bool:
+        return False
+
     def gradient_attribute(self, tensor: int) -> Numbers | None:
         return None
 

@@ -16,6 +16,7 @@ import numpy as np
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Program, Var
 from wrt._core.where import Where, place, spot, user_files
+from wrt.errors import EngineRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,12 @@ class Recorder(compat.Trace):
         params = {"subfuns": (fun, fwd, bwd), "out_trees": out_trees, "symbolic_zeros": symbolic_zeros}
         return self._whole(primitive, tracers, params)
 
+    def process_map(self, primitive: Any, f: Any, tracers: Any, params: Any, /) -> Any:
+        raise _on_many_devices(str(primitive.name))
+
+    def process_shard_map(self, primitive: Any, *given: Any, **words: Any) -> Any:
+        raise _on_many_devices(str(primitive.name))
+
     def _whole(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]) -> list[Recorded]:
         """A function with a derivative of its own stays one operation, so that this derivative is used."""
         given = [self.var_of(t) for t in tracers]
@@ -198,3 +205,11 @@ class Recorder(compat.Trace):
         if self.on_inlined is not None:
             self.on_inlined(jaxpr, env)
         return [read(a) for a in jaxpr.outvars]
+
+
+def _on_many_devices(name: str) -> EngineRefused:
+    return EngineRefused(
+        f"{name} inside a recorded function",
+        "what runs on several devices at once is not recorded operation by operation",
+        f"record the function that {name} maps over the devices, or the code around it",
+    )

@@ -181,7 +181,7 @@ def compiled(template: Template) -> Compiled:
     return Compiled(template)
 
 
-def _adjoint(pull: Any, seed: Any) -> Any:
+def adjoint(pull: Any, seed: Any) -> Any:
     """The adjoint over the reals: JAX pairs without conjugating, so both ends are conjugated."""
     return jax.tree.map(conjugated, pull(conjugated(seed)))
 
@@ -189,23 +189,23 @@ def _adjoint(pull: Any, seed: Any) -> Any:
 @jax.jit
 def pull_one(pull: Any, seeds: Any) -> Any:
     """(1, *y.shape) -> for each x (1, *x.shape), without batching."""
-    return jax.tree.map(lambda g: g[None], _adjoint(pull, seeds[0]))
+    return jax.tree.map(lambda g: g[None], adjoint(pull, seeds[0]))
 
 
 @jax.jit
 def pull_many(pull: Any, seeds: Any) -> Any:
-    return jax.vmap(lambda seed: _adjoint(pull, seed))(seeds)
+    return jax.vmap(lambda seed: adjoint(pull, seed))(seeds)
 
 
 @partial(jax.jit, static_argnames=("shape", "dtype"))
 def pull_row(pull: Any, position: Any, *, shape: Shape, dtype: Any) -> Any:
     """One row of the Jacobian: for each x an array of its own shape."""
-    return _adjoint(pull, written_out(position, shape, dtype))
+    return adjoint(pull, written_out(position, shape, dtype))
 
 
 @partial(jax.jit, static_argnames=("shape", "dtype"))
 def pull_rows(pull: Any, positions: Any, *, shape: Shape, dtype: Any) -> Any:
-    return jax.vmap(lambda position: _adjoint(pull, written_out(position, shape, dtype)))(positions)
+    return jax.vmap(lambda position: adjoint(pull, written_out(position, shape, dtype)))(positions)
 
 
 def conjugated(array: Any) -> Any:

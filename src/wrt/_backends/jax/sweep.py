@@ -189,8 +189,7 @@ class JaxLinear:
         ]
         with in_our_words(), compat.set_current_trace(recorder):
             _, pull = jax.vjp(lambda *xs: template(xs, others, made), *xs)
-            rows = [pull(segment.conjugated(seed)) for seed in native(seeds)]
-            columns = [jax.numpy.stack([segment.conjugated(g) for g in column]) for column in zip(*rows, strict=True)]
+            columns = jax.vmap(lambda seed: segment.adjoint(pull, seed))(native(seeds))
         return self._placed([record.value_of(recorder.var_of(column)) for column in columns])
 
 

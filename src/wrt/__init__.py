@@ -5,7 +5,7 @@ from wrt._core.finding import Finding, Findings
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
-from wrt._notation.why import why
+from wrt._notation.why import check, why
 from wrt._run.options import options
 from wrt._study.field import Field, receptive_field
 from wrt._study.flow import Flow, flow
@@ -23,6 +23,7 @@ __all__ = [
     "Steered",
     "Trace",
     "Watch",
+    "check",
     "d",
     "errors",
     "flow",

@@ -99,6 +99,9 @@ class Evidence(Protocol):
     def again(self, node: Node) -> Again | None:
         """An operation whose arguments were kept, to be run again."""
 
+    def mutates(self, node: Node) -> bool:
+        """Whether its backward was seen to write into the cotangent it was given."""
+
     def gradient_attribute(self, tensor: int) -> Numbers | None:
         """What the tensor's own `.grad` holds now."""
 

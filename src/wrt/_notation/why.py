@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from wrt import _backends
@@ -12,6 +13,7 @@ from wrt._core.where import Where
 from wrt._notation.d import Differential
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._why.cause import causes
+from wrt._why.check import check as examine_operations
 from wrt._why.question import Question
 from wrt._why.raised import raised
 from wrt._why.why import examine
@@ -45,6 +47,26 @@ def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
     if isinstance(args[0], (bool, int)):
         return whole_number(args[0])
     return between(_place(y), _place(args[0]))
+
+
+def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Findings:
+    """Which operation of f has a wrong derivative: each one against central differences of its own forward.
+
+    >>> import torch, wrt
+    >>> class Cube(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0] ** 2
+    >>> found = wrt.check(lambda x: Cube.apply(torch.tanh(x)).sum(), torch.ones(2, dtype=torch.float64))
+    >>> len(found), found[0].evidence[:14]
+    (1, 'Cube, input 0[')
+    """
+    t = trace(f, *args, values=True, **kwargs)
+    return examine_operations(t._one.evidence())
 
 
 def whole_number(x: int) -> Findings:

@@ -10,7 +10,7 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 from wrt._why.cause import key, ops
-from wrt._why.local_check import deliberate, mismatch
+from wrt._why.local_check import deliberate, mismatch, pulls
 from wrt._why.question import Question
 
 LOSSES = ops("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits SquaredDifference")
@@ -41,7 +41,8 @@ def _custom(question: Question) -> Iterator[Finding]:
         again = question.evidence.again(node)
         if again is None or not again.custom or deliberate(again):
             continue
-        found = mismatch(question.evidence, node, again, [question.cotangents.get(k) for k in node.outputs])
+        pulled = pulls(question.evidence, node, [question.cotangents.get(k) for k in node.outputs])
+        found = mismatch(question.evidence, node, again, pulled)
         if found is not None:
             yield question.finding("custom_backward_wrong", again.rule or node.where, found.words, certain=True)
 

@@ -217,6 +217,9 @@ class TensorFlowEvidence:
         found = _numbers(work.inputs[0])
         return {} if found is None else {"self": found}
 
+    def mutates(self, node: Node) -> bool:
+        return False
+
     def gradient_attribute(self, tensor: int) -> Numbers | None:
         return None
 

@@ -41,6 +41,7 @@ class TorchEvidence:
         assert graph is not None
         self.graph: Graph = graph
         self.events: list[Event] = record.events.noted
+        self._mutating: set[int] = set()
         self._objects = {entry.number: entry for entry in self.listener.values if isinstance(entry, Entry)}
 
     # ---------------------------------------------------------------- flags
@@ -171,6 +172,7 @@ class TorchEvidence:
     def _pull(self, node: Node, seeds: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Run the backward of each autograd node that the operation made, and of none besides."""
         asked = [self.edge(k) for k in node.inputs]
+        ends = {(e.node, e.output_nr) for e in asked if e is not None}
         waiting: dict[Any, list[Tensor | None]] = {}
         arrived: dict[tuple[Any, int], Tensor] = {}
         for output, seed in zip(node.outputs, seeds, strict=True):
@@ -183,10 +185,14 @@ class TorchEvidence:
                     if seed is not None:
                         arrived[inner, output] = seed
                 continue
-            for (source, output), gradient in zip(inner.next_functions, _call(inner, waiting[inner]), strict=False):
+            pulled, mutated = _call(inner, waiting[inner])
+            if mutated:
+                self._mutating.add(node.id)
+            for (source, output), gradient in zip(inner.next_functions, pulled, strict=False):
                 if source is None or gradient is None:
                     continue
-                if self._made_by.get(source) == node.id:
+                gradient = _as_the_engine(gradient, source, output)
+                if (source, output) not in ends and self._made_by.get(source) == node.id:
                     _add(waiting, GradientEdge(source, output), gradient)
                 else:
                     known = arrived.get((source, output))
@@ -194,6 +200,8 @@ class TorchEvidence:
         return [None if e is None else arrived.get((e.node, e.output_nr)) for e in asked]
 
     def value(self, tensor: int) -> Numbers | None:
+        if tensor in self.record.kept:
+            return _numbers(self.record.kept[tensor])
         entry = self._objects.get(tensor)
         live = None if entry is None else entry()
         if live is not None:
@@ -230,7 +238,7 @@ class TorchEvidence:
 
     def again(self, node: Node) -> Again | None:
         kept = self.listener.kept.get(node.id)
-        if kept is None:
+        if kept is None or self.listener.operation(node.id).written:
             return None
         func, args, kwargs = kept[0], opened(kept[1]), opened(kept[2])
         custom = isinstance(func, type) and issubclass(func, torch.autograd.Function)
@@ -242,6 +250,9 @@ class TorchEvidence:
         rule = _last_return(func.backward) if custom else None
         name = func.__name__ if custom else ""
         return Again(inputs, tuple(numbers), run, name, rule)
+
+    def mutates(self, node: Node) -> bool:
+        return node.id in self._mutating
 
     def gradient_attribute(self, tensor: int) -> Numbers | None:
         found = self.tensor(tensor)
@@ -281,6 +292,7 @@ class _Run:
 
     def __init__(self, func: Callable[..., Any], args: Any, kwargs: Any, places: list[tuple[Any, ...]]) -> None:
         self.func, self.args, self.kwargs, self.places = func, args, kwargs, places
+        self.narrow = False
 
     def __call__(self, inputs: Sequence[Numbers]) -> list[Numbers | None]:
         given: dict[tuple[Any, ...], Tensor] = {
@@ -291,6 +303,7 @@ class _Run:
         with _quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             result = self.func(*args[0], **args[1])
         results = result if isinstance(result, (tuple, list)) else [result]
+        self.narrow |= any(isinstance(r, Tensor) and r.dtype in (torch.float32, torch.float16, torch.bfloat16) for r in results)
         return [_numbers(r) if isinstance(r, Tensor) else None for r in results]
 
 
@@ -324,19 +337,30 @@ def _replaced(tree: Any, way: tuple[Any, ...], given: dict[tuple[Any, ...], Tens
     return tree
 
 
-def _call(node: Any, gradients: list[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """The backward of one autograd node, without hooks."""
-    if hasattr(node, "_forward_cls"):
-        filled = [
-            torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device) if g is None else g
-            for g, meta in zip(gradients, node._input_metadata, strict=False)
-        ]
-        result = node.apply(*filled)
-        result = result if isinstance(result, tuple) else (result,)
-        tensors = [isinstance(n, tuple) for n in node.next_functions]
-        return tuple(result[: len(tensors)])
-    result = node(*gradients)
-    return result if isinstance(result, tuple) else (result,)
+def _call(node: Any, gradients: list[Tensor | None]) -> tuple[tuple[Tensor | None, ...], bool]:
+    """The backward of one autograd node, without hooks; and whether it wrote into what it was given."""
+    if not hasattr(node, "_forward_cls"):
+        result = node(*gradients)
+        return (result if isinstance(result, tuple) else (result,)), False
+    filled = [
+        torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device) if g is None else g
+        for g, meta in zip(gradients, node._input_metadata, strict=False)
+    ]
+    before = [g._version for g in filled]
+    result = node.apply(*filled)
+    mutated = before != [g._version for g in filled]
+    return (tuple(result) if isinstance(result, (tuple, list)) else (result,)), mutated
+
+
+def _as_the_engine(gradient: Tensor, source: Any, output: int) -> Tensor:
+    """The engine sums a gradient that is larger than its input down to the input's shape."""
+    shape = tuple(source._input_metadata[output].shape)
+    if tuple(gradient.shape) == shape:
+        return gradient
+    try:
+        return gradient.sum_to_size(shape)
+    except RuntimeError:
+        return gradient
 
 
 def _add(waiting: dict[Any, list[Tensor | None]], edge: GradientEdge, gradient: Tensor) -> None:

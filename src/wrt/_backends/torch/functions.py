@@ -30,12 +30,12 @@ def followed(listener: Listener) -> Iterator[None]:
             return run(*args, **kwargs)
 
         def call(*given: Any, **named: Any) -> Any:
-            with torch._C.DisableTorchFunction():
-                return run(*given, **named)
+            return run(*given, **named)
 
         call.__name__ = cls.__name__
-        boxed = listener.saved.boxed(args), listener.saved.boxed(kwargs)
-        result = listener.perform(call, Traits(cls.__name__), args, kwargs, sys._getframe(1))
+        with torch._C.DisableTorchFunction():  # neither what is inside it nor our own work is another operation
+            boxed = listener.saved.boxed(args), listener.saved.boxed(kwargs)
+            result = listener.perform(call, Traits(cls.__name__), args, kwargs, sys._getframe(1))
         listener.kept[len(listener.operations) - 1] = (cls, *boxed)  # to run it again beside its own backward
         return result
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import KINKED, PLAIN, TRAITS, Traits
+from wrt._backends.torch.kinds import KINKED, PLAIN, REMEMBERED, TRAITS, Traits
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
@@ -88,6 +89,10 @@ class Listener(TorchFunctionMode):
     ) -> Any:
         """Run one function of the user's, for real, and note it."""
         name, verbatim, writes, pure, remembered = traits
+        if pure and not (kwargs or verbatim or remembered or self.written):
+            numbers = self._all_in_the_graph(args)
+            if numbers:
+                return self._quickly(name, func, args, numbers, frame)
         given = tensors_in(args, kwargs)
         entries = []
         known = self.entries
@@ -130,10 +135,35 @@ class Listener(TorchFunctionMode):
             outputs = self._outputs(result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
-        if remembered:
+        if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
         off = None if enabled else _off(frame)
         self.operations.append((name, func, inputs, outputs, spot, off, self.module, written))
+        return result
+
+    def _all_in_the_graph(self, args: tuple[Any, ...]) -> list[int] | None:
+        """The values of the arguments, if every tensor among them is known and in the user's own graph; else None."""
+        known = self.entries
+        numbers = []
+        for arg in args:
+            kind = type(arg)
+            if kind is Tensor or kind is Parameter:
+                entry = known.get(id(arg))
+                if entry is None or entry() is not arg or not arg.requires_grad:
+                    return None
+                numbers.append(entry.number)
+            elif kind is list or kind is tuple or isinstance(arg, Tensor):
+                return None
+        return numbers if torch.is_grad_enabled() and not torch.is_inference_mode_enabled() else None
+
+    def _quickly(self, name: str, func: Any, args: tuple[Any, ...], numbers: list[int], frame: FrameType | None) -> Any:
+        """The common case, without a second look: nothing to stand in for, nothing that can be written."""
+        result = func(*args)
+        if type(result) is Tensor and id(result) not in self.entries:
+            outputs = [self.meet(result, len(self.operations)).number]
+        else:
+            outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), [])
+        self.operations.append((name, func, numbers, outputs, _spot(frame), None, self.module, ()))
         return result
 
     def _remember(
@@ -141,8 +171,9 @@ class Listener(TorchFunctionMode):
     ) -> None:
         """What `why` will need and nothing else tells: changed flags, numbers under a kink."""
         number = len(self.operations)
-        if name in KINKED:
+        if name in KINKED or self.keep is not None:
             self.kept[number] = (func, self.saved.boxed(args), self.saved.boxed(kwargs))
+        if name not in REMEMBERED or name in KINKED:
             return
         tensor = entries[0]() if entries else None
         if tensor is None:

@@ -65,14 +65,18 @@ class Saved:
 
     def boxed(self, args: Any) -> Any:
         """Arguments of a call with a box in the place of every tensor; `opened` gives them back."""
+        with torch._C.DisableTorchFunction():  # making boxes is no operation of the user's
+            return self._boxed(args)
+
+    def _boxed(self, args: Any) -> Any:
         if isinstance(args, Tensor):
             box = self.pack(args)
             box.operation = -1  # no backward needs it
             return box
         if isinstance(args, dict):
-            return {key: self.boxed(arg) for key, arg in args.items()}
+            return {key: self._boxed(arg) for key, arg in args.items()}
         if type(args) in (list, tuple):
-            return type(args)(self.boxed(arg) for arg in args)
+            return type(args)(self._boxed(arg) for arg in args)
         return args
 
 

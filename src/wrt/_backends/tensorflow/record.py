@@ -257,11 +257,14 @@ class Recorder:
 
 
 class _Files(dict[str, str]):
-    """file name -> "user", "ours" or "" for the libraries between; asked for every frame of every operation."""
+    """file name -> "user", "ours", "gate" or "" for the libraries between; asked for every frame of every operation."""
 
     def __missing__(self, name: str) -> str:
-        ours = name.startswith(WRT) and not name.endswith(CALLS_THE_USER)
-        found = self[name] = "ours" if ours else "user" if is_user_code(name) else ""
+        if name.startswith(WRT):
+            found = "gate" if name.endswith(CALLS_THE_USER) else "ours"
+        else:
+            found = "user" if is_user_code(name) else ""
+        self[name] = found
         return found
 
 
@@ -271,11 +274,15 @@ _files = _Files()
 def _place(frame: FrameType) -> Spot | None:
     """The user's place; OURS where wrt itself asked for the operation, to answer a question inside the block."""
     inner: FrameType | None = frame
+    called = False  # by a frame of wrt that runs the user's program: whoever of wrt called that one does not matter
     while inner is not None:
         code = inner.f_code
         found = _files[code.co_filename]
-        if found:
-            return (code, inner.f_lasti) if found == "user" else OURS
+        if found == "user":
+            return code, inner.f_lasti
+        if found == "ours" and not called:
+            return OURS
+        called = called or found == "gate"
         inner = inner.f_back
     return None
 

@@ -101,6 +101,9 @@ class Recording(Record, Protocol):
     def find(self, obj: Any) -> Value | None:
         """The Value that a live tensor of the user is in this run (its last moment); None if it is not part of it."""
 
+    def numbered(self, value: Value) -> int | None:
+        """Which tensor of the graph a Value is."""
+
     def where(self, value: Value) -> Where | None:
         """The user's line that made a Value."""
 

@@ -138,9 +138,8 @@ def _field(run: Trace, y: Handle, at: tuple[int, ...], axes: tuple[int, ...]) ->
 
 def _chain(run: Trace, y: Handle) -> list[Handle]:
     """The named narrow places between the input and y."""
-    graph = run.graph
-    ends = {k for k, tensor in graph.tensors.items() if y.name in tensor.names and tuple(tensor.shape) == y.shape}
-    places = narrow_places(run, tensors_of(run, run.inputs[0]), {max(ends)} if ends else set())
+    ends = tensors_of(run, y)
+    places = narrow_places(run, tensors_of(run, run.inputs[0]), ends)
     found = [handle_of(run, place) for place in places if place not in ends]
     return [handle for handle in found if handle is not None and is_float(handle)]
 

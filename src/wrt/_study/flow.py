@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wrt._core.value import Value
 from wrt._notation.d import d
 from wrt._notation.trace import Handle
 from wrt._pictures import draw
@@ -167,13 +168,15 @@ def _feature_maps(record: Any, model: Any) -> Iterator[tuple[str, Handle]]:
     if bindings is None:
         return
     wanted = _layer_names(model)
+    given = [one for _, one in named(record.inputs) if isinstance(one, Value)]
     for name in list(bindings):
         if wanted is None and name.endswith((".input", ".weight", ".bias")):
             continue
         if wanted is not None and name not in wanted:
             continue
-        handle = Handle(record, record.bound(bindings.all(name)[-1]))
-        if is_float(handle):
+        value = record.bound(bindings.all(name)[-1])
+        handle = Handle(record, value)
+        if is_float(handle) and not any(record.same(value, one) for one in given):
             yield name, handle
 
 

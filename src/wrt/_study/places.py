@@ -6,24 +6,24 @@ from wrt._notation.trace import Handle, Trace
 from wrt.errors import WrtError
 
 
-def tensors_of(run: Trace, given: Handle) -> set[int]:
-    """Which tensors of the graph an input is."""
-    tensors = run.graph.tensors
-    alike = [k for k, tensor in tensors.items() if tensor.node is None and tuple(tensor.shape) == given.shape]
-    return {k for k in alike if given.name in tensors[k].names} or set(alike[:1])
+def tensors_of(run: Trace, handle: Handle) -> set[int]:
+    """Which tensor of the graph a handle is; empty where the run did not use it."""
+    value, _ = handle.__wrt_differential__()
+    number = handle._recording.numbered(value)
+    return set() if number is None or number not in run.graph.tensors else {number}
 
 
 def handle_of(run: Trace, tensor: int) -> Handle | None:
     """The handle of one tensor of the graph, by any of its names; None where it has none."""
-    tensors = run.graph.tensors
-    for name in tensors[tensor].names:
-        earlier = sum(name in tensors[k].names for k in tensors if k < tensor)
+    for name in run.graph.tensors[tensor].names:
         try:
-            found = run[name, earlier]
+            bindings = run.names.all(name)
         except WrtError:
             continue
-        if found.shape == tuple(tensors[tensor].shape):
-            return found
+        for k in range(len(bindings)):
+            handle = run[name, k]
+            if tensors_of(run, handle) == {tensor}:
+                return handle
     return None
 
 

@@ -105,12 +105,13 @@ def _failed(run: Run, probe: Probe, model: Any, axis: int, half: Half, g: Any) -
 def _remedy(model: Any, *names: str) -> str:
     """What mixes a batch, by the kind of the layer in which it was first seen."""
     parts = dict(model.named_modules()) if hasattr(model, "named_modules") else {}
-    kinds = {name: type(parts[name]).__name__ for name in names if name in parts}
-    for name, kind in kinds.items():
-        if "BatchNorm" in kind and getattr(parts[name], "training", False):
+    parts |= {one.name: one for one in getattr(model, "layers", ()) if hasattr(one, "name")}
+    for name in names:
+        kind = type(parts.get(name)).__name__
+        if "BatchNorm" in kind:  # it mixes in train mode only, and here it mixed
             return (
                 f"{name} is a {kind} in train mode, which mixes the batch by its design: "
-                "test model.eval(), or normalize each sample (GroupNorm, LayerNorm)"
+                "test the model in eval mode, or normalize each sample (GroupNorm, LayerNorm)"
             )
     return "samples must not meet: look for a reduction, a reshape or an index over the batch axis there"
 

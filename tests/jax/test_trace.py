@@ -255,3 +255,24 @@ def test_third_order():
     t = wrt.trace(f, x)
     thrice = d(t.output) / d(t.inputs[0]) / d(t.inputs[0]) / d(t.inputs[0])
     np.testing.assert_allclose(thrice.value, jax.jacfwd(jax.hessian(f))(x), rtol=1e-5, atol=1e-5)
+
+
+def test_equal_numbers_are_different_arguments():
+    t = wrt.trace(lambda a, b: a * b * 0.3, 0.3, 0.3)
+    assert float(d(t.output) / d(t.inputs[0])) == pytest.approx(0.09)
+
+
+def test_an_array_of_numpy_is_taken_as_it_is_at_that_moment():
+    buffer, x = np.ones(2, np.float32), np.array([1.0, 2.0], np.float32)
+
+    def f(x):
+        first = x * buffer
+        buffer[:] = 5
+        return first + x * buffer
+
+    t = wrt.trace(f, x)
+    buffer[:] = 100
+    x[:] = 7
+    np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, 6 * np.eye(2))
+    np.testing.assert_array_equal(t.inputs[0].value, [1, 2])
+    np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, 6 * np.eye(2))

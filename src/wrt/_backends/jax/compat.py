@@ -42,7 +42,7 @@ def canonical(thing: Any) -> Any:
     if isinstance(thing, jax.Array):
         return thing
     with core.eval_context():
-        return jax.numpy.asarray(thing)
+        return jax.numpy.array(thing)  # a copy: what the user writes into an array of NumPy later is not ours
 
 
 def only_probing() -> bool:

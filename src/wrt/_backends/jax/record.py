@@ -89,7 +89,12 @@ class JaxRecord:
                 "this code is itself being transformed by jit, grad or vmap, where arrays have no numbers",
                 "call wrt.trace(f, x) outside, with f doing the jit or the grad",
             )
-        return self.recorder.wrap(self.recorder.var_of(leaf)) if _is_array(leaf) else leaf
+        if not _is_array(leaf):
+            return leaf
+        var = self.recorder.var_of(leaf)
+        if isinstance(leaf, np.ndarray):
+            self.recorder.constants[id(leaf)] = (leaf, var)  # `d(x)` of what went in finds it
+        return self.recorder.wrap(var)
 
     def _as_values(self, tree: Any) -> Any:
         def value(leaf: Any) -> Any:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from wrt._backends.jax import compat
@@ -100,9 +101,14 @@ class Recorder(compat.Trace):
         return Recorded(self, var)
 
     def var_of(self, thing: Any) -> Var:
-        """The Var of anything that can be an operand; the same array is the same Var."""
+        """The Var of anything that can be an operand; the same array of JAX is the same Var.
+
+        Numbers have no identity, and an array of NumPy may have been changed since it was last used.
+        """
         if isinstance(thing, Recorded) and thing._trace is self:
             return thing.var
+        if not isinstance(thing, jax.Array):
+            return self.program.leaf(thing)
         known = self.constants.get(id(thing))
         if known is None:
             known = self.constants[id(thing)] = (thing, self.program.leaf(thing))

@@ -142,6 +142,17 @@ def test_a_small_question_asked_again_and_again_is_traced_in_the_end() -> None:
     assert len(t._one.traced) == 1
 
 
+def test_a_push_is_not_traced_anew_with_every_question() -> None:
+    x = tensor(20)
+    with wrt.record() as t:
+        y = tf.concat([tf.sin(x), tf.cos(x), x**2], 0)
+    for _ in range(9):
+        J = d(y) / d(x)
+        assert "push" in str(J.explain())
+        J.value
+    assert not [key for key in t._one.traced if key[0] == "push"]
+
+
 def test_second_and_third_order() -> None:
     x = tensor(3)
     with wrt.record():

@@ -140,7 +140,7 @@ class TapeLinear:
         if way == "push" or (key in traced and PIECES * traced[key].size < count):
             traced.pop(key, None)  # a push belongs to its own second tape
         if key not in traced:
-            swept = self.recording.swept.get(key, 0) + count
+            swept = count + (self.recording.swept.get(key, 0) if way == "pull" else 0)
             if swept < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
                 self.recording.swept[key] = swept  # asked often enough, the same question is traced after all
                 raise CannotBatch(f"{count} are swept faster one by one than a batch is traced")

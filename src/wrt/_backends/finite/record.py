@@ -96,6 +96,9 @@ class FiniteRecord:
     def find(self, obj: Any) -> Value | None:
         return None
 
+    def numbered(self, value: Value) -> int | None:
+        return None
+
     def where(self, value: Value) -> Where | None:
         return None
 

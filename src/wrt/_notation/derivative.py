@@ -276,6 +276,17 @@ class Derivative:
         report = self.known.report if self.known is not None else self._report
         return None if report is None else report.certificate
 
+    def plot(self, ax: Any = None) -> Any:
+        """A heat map, white at zero; one row of an image is shown as that image. Returns the matplotlib axes."""
+        from wrt._notation.picture import plot
+
+        return plot(self, ax)
+
+    def _repr_html_(self) -> str:
+        from wrt._notation.picture import shown
+
+        return shown(self)
+
     def __repr__(self) -> str:
         from wrt._notation.text import one_line
 

@@ -44,6 +44,7 @@ def heat(
     reach = float(np.abs(shown).max()) if shown.count() else 0.0
     reach = reach or 1.0
     from matplotlib import colormaps
+    from matplotlib.ticker import MaxNLocator
 
     image = ax.imshow(
         shown,
@@ -55,6 +56,8 @@ def heat(
     )
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
     ax.set(title=title, xlabel=across, ylabel=down)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_gid(alt_text(values, title))
     return ax
 

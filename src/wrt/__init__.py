@@ -5,7 +5,8 @@ from wrt._core.finding import Finding, Findings
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
-from wrt._notation.why import check, why
+from wrt._notation.notebook import load_ipython_extension
+from wrt._notation.why import check, explain_cause, why
 from wrt._run.options import options
 from wrt._study.field import Field, receptive_field
 from wrt._study.flow import Flow, flow
@@ -26,8 +27,10 @@ __all__ = [
     "check",
     "d",
     "errors",
+    "explain_cause",
     "flow",
     "load_graph",
+    "load_ipython_extension",
     "options",
     "receptive_field",
     "record",

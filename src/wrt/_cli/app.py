@@ -37,10 +37,11 @@ class Commands(TyperGroup):
     """A group that finds its commands by file name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return names()
+        return [name.replace("_", "-") for name in names()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return command(cmd_name) if cmd_name in names() else None
+        name = cmd_name.replace("-", "_")  # a file cannot have a dash in its name, a command should
+        return command(name) if name in names() else None
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")

@@ -19,6 +19,7 @@ from wrt._core.value import Side, Value
 from wrt._core.where import Where
 
 if TYPE_CHECKING:
+    from wrt._core.evidence import Evidence
     from wrt._core.bindings import Binding, Bindings
 
 Array = Any  # a tensor of the framework; the layers above never look inside
@@ -106,6 +107,12 @@ class Recording(Record, Protocol):
 
     def where(self, value: Value) -> Where | None:
         """The user's line that made a Value."""
+
+    def evidence(self) -> Evidence:
+        """The run under examination, for `why` and `check`."""
+
+    def numbered(self, value: Value) -> int | None:
+        """Which tensor of the graph a Value is."""
 
     def line_of(self, made: Any) -> Where | None:
         """The user's line that made a tensor, or a node of the framework's own graph where it has one."""

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.ask import Ask
+from wrt._core.finding import Findings
 from wrt._core.index import Elements, Shape, split
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
+from wrt._notation.examined import of_derivative
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
 from wrt._notation.tree import Tree
@@ -269,6 +271,10 @@ class Derivative:
         """The plan before it runs, what ran once it has."""
         report = self.known.report if self.known is not None else self._report
         return Explanation.of(self.ask, self.shape, self.order, report)
+
+    def why(self) -> Findings:
+        """Why this derivative is missing, zero, not finite or wrong; false when nothing is. Needs a recording."""
+        return of_derivative(self._y, self.rows, self._sides[0])
 
     @property
     def certificate(self) -> Certificate | None:

@@ -10,12 +10,14 @@ from typing import Any
 
 from wrt import _backends
 from wrt._core.bindings import Bindings
+from wrt._core.finding import Findings
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Shape
 from wrt._core.peek import forget_locals
 from wrt._core.protocol import Recording
 from wrt._core.value import Value
 from wrt._core.where import Where
+from wrt._why.survey import survey
 from wrt.errors import NotATensor, NotRecorded
 
 
@@ -133,6 +135,10 @@ class Trace:
     def line(self, made: Any) -> Where | None:
         """The user's line that made a tensor, a handle, or (torch) an autograd node."""
         return made.line if isinstance(made, Handle) else self._one.line_of(made)
+
+    def why(self) -> Findings:
+        """Everything that looks wrong in this run: parameters and inputs without a proper gradient, and the reason."""
+        return survey(self._one.evidence())
 
     def save(self, path: str | Path) -> None:
         """Write the graph as JSON; `wrt.load_graph(path)` reads it without the framework."""

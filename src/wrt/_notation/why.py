@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,15 +10,13 @@ from wrt import _backends
 from wrt._core.finding import Finding, Findings
 from wrt._core.index import Elements
 from wrt._core.value import Value
-from wrt._core.where import Where
 from wrt._notation.d import Differential
+from wrt._notation.examined import between, unknown
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._why.cause import causes
 from wrt._why.check import check as examine_operations
-from wrt._why.question import Question
 from wrt._why.raised import raised
-from wrt._why.why import examine
-from wrt.errors import NotATensor, NotRecorded
+from wrt.errors import NotATensor, UnknownName
 
 
 def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
@@ -37,7 +36,7 @@ def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
         return raised(y)
     if callable(y) and not _is_side(y):
         t = trace(y, *args, **kwargs)
-        return all_of(t)
+        return t.why()
     if len(args) != 1:
         raise NotATensor(
             f"why() of {1 + len(args)} things",
@@ -76,41 +75,14 @@ def whole_number(x: int) -> Findings:
     return Findings((found,), f"why d(y) / d({x!r})")
 
 
-def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements]) -> Findings:
-    """The examination of one pair within one recording."""
-    record = y[0]
-    numbers = record.numbered(y[1]), record.numbered(x[1])
-    if numbers[0] is None or numbers[1] is None:
-        raise _unknown()
-    names = (y[1].name or "y", x[1].name or "x")
-    rows = None if y[2].everything else y[2].positions.reshape(-1)
-    columns = None if x[2].everything else x[2].positions.reshape(-1)
-    question = Question(record.evidence(), *numbers, names, rows, columns, (_made(record, y[1]), _made(record, x[1])))
-    return examine(question)
-
-
-def _made(record: Any, value: Value) -> Where | None:
-    """The line that made a value, or the one that first gave it a name."""
-    made: Where | None = record.where(value)
-    if made is not None:
-        return made
-    bound = record.names.of(value)
-    return bound[0].where if bound else None
-
-
-def all_of(t: Trace) -> Findings:
-    """Everything that looks wrong in a run: for each input and each parameter that should have a gradient."""
-    from wrt._notation.survey import survey
-
-    return survey(t)
-
-
 def _place(obj: Any) -> tuple[Any, Value, Elements]:
     """The recording, the Value and the elements that are meant."""
     if isinstance(obj, Handle):
         value, elements = obj.__wrt_differential__()
         return obj._recording, value, elements
     if isinstance(obj, Differential):
+        if not hasattr(obj.value.record, "evidence"):
+            raise unknown()
         return obj.value.record, obj.value, obj.elements
     for backend in _backends.loaded():
         find = getattr(backend, "recorded", None)
@@ -118,18 +90,29 @@ def _place(obj: Any) -> tuple[Any, Value, Elements]:
             value = find(obj)
             if value is not None:
                 return value.record, value, Elements.all(value.shape)
-    raise _unknown()
+    raise unknown()
 
 
 def _is_side(obj: Any) -> bool:
     return isinstance(obj, (Handle, Differential)) or any(b.owns(obj) and b.tree(obj) is None for b in _backends.loaded())
 
 
-def _unknown() -> NotRecorded:
-    return NotRecorded(
-        "why() of a tensor that no recording has seen",
-        "a diagnosis needs the run: its lines, its writes, what was cut where",
-        "run the code inside `with wrt.record():`, or ask wrt.why(f, x)",
-    )
+def explain_cause(slug: str) -> str:
+    """What a cause means, a small program with it, what `why` says, and what to write.
 
-
+    >>> print(explain_cause("detach").splitlines()[0])
+    detach: .detach() cuts the path
+    """
+    known = causes()
+    if slug not in known:
+        close = difflib.get_close_matches(slug, known, n=3)
+        raise UnknownName(
+            f"there is no cause called {slug}",
+            f"wrt knows {len(known)} causes",
+            f"did you mean {', '.join(close)}?" if close else f"they are {', '.join(sorted(known))}",
+        )
+    cause = known[slug]
+    told = [f"{slug}: {cause.means}"]
+    if cause.case:
+        told += ["", *(f"    {line}" for line in cause.case.splitlines())]
+    return "\n".join([*told, "", f"write: {cause.remedy}"])

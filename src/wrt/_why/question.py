@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from wrt._core.evidence import Evidence, Numbers
 from wrt._core.finding import Finding
-from wrt._core.graph import Node
+from wrt._core.graph import Graph, Node
 from wrt._core.protocol import random_signs
 from wrt._core.where import Where
 from wrt._why.cause import causes
@@ -100,3 +100,10 @@ class Question:
         remedy = cause.remedy.replace("{x}", x).replace("{y}", y)
         sure = certain and place is not None  # what cannot be pointed at is a hint
         return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, sure, evidence, remedy, also)
+
+
+def spoken(graph: Graph, tensor: int, otherwise: str) -> str:
+    """What to call a value: a variable of its own rather than an item of something."""
+    names = graph.tensors[tensor].names if tensor in graph.tensors else ()
+    plain = [name for name in names if "[" not in name and not name.endswith("()")]
+    return (plain or list(names) or [otherwise])[-1]

@@ -1,0 +1,52 @@
+"""One pair of a recording, examined: what `wrt.why(y, x)` and `J.why()` have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wrt._core.finding import Findings
+from wrt._core.index import Elements
+from wrt._core.value import Side, Value
+from wrt._core.where import Where
+from wrt._why.question import Question, spoken
+from wrt._why.why import examine
+from wrt.errors import NotRecorded
+
+
+def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
+    """The same for a Derivative: its first denominator, the parts of a buffer one after the other."""
+    if not hasattr(y.record, "evidence"):
+        raise unknown()
+    found = [between((y.record, y, rows), (y.record, part.value, part.elements)) for part in side.parts]
+    return found[0] if len(found) == 1 else Findings(tuple(f for each in found for f in each), found[0].question)
+
+
+def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements]) -> Findings:
+    """The examination of one pair within one recording."""
+    record = y[0]
+    numbers = record.numbered(y[1]), record.numbered(x[1])
+    if numbers[0] is None or numbers[1] is None:
+        raise unknown()
+    evidence = record.evidence()
+    names = (spoken(evidence.graph, numbers[0], "y"), spoken(evidence.graph, numbers[1], "x"))
+    rows = None if y[2].everything else y[2].positions.reshape(-1)
+    columns = None if x[2].everything else x[2].positions.reshape(-1)
+    question = Question(evidence, *numbers, names, rows, columns, (_made(record, y[1]), _made(record, x[1])))
+    return examine(question)
+
+
+def _made(record: Any, value: Value) -> Where | None:
+    """The line that made a value, or the one that first gave it a name."""
+    made: Where | None = record.where(value)
+    if made is not None:
+        return made
+    bound = record.names.of(value)
+    return bound[0].where if bound else None
+
+
+def unknown() -> NotRecorded:
+    return NotRecorded(
+        "why() of a tensor that no recording has seen",
+        "a diagnosis needs the run: its lines, its writes, what was cut where",
+        "run the code inside `with wrt.record():`, or ask wrt.why(f, x)",
+    )

@@ -2,21 +2,12 @@
 
 from itertools import pairwise
 
-import pytest
 import torch
 
 from tests.planner.problems import row_loop
 from wrt import d
 from wrt._core.flow import Flow
-from wrt._planner import warm
 from wrt._planner.narrow import narrowest, waists
-
-
-@pytest.fixture(autouse=True)
-def cold():
-    warm.forget()
-    yield
-    warm.forget()
 
 
 def network(*widths: int) -> torch.nn.Sequential:

@@ -6,14 +6,6 @@ import torch
 
 from tests.planner.problems import PROBLEMS, at_random, row_loop
 from wrt import d
-from wrt._planner import warm
-
-
-@pytest.fixture(autouse=True)
-def cold():
-    warm.forget()
-    yield
-    warm.forget()
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

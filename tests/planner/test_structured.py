@@ -6,14 +6,6 @@ import torch
 
 from tests.planner.problems import PROBLEMS, Problem, at_random, brusselator, row_loop
 from wrt import d, options
-from wrt._planner import warm
-
-
-@pytest.fixture(autouse=True)
-def cold():
-    warm.forget()
-    yield
-    warm.forget()
 
 
 def swept_together(explained) -> int:
@@ -119,3 +111,11 @@ def test_float32_is_answered_too():
     J = d(y) / d(x)
     torch.testing.assert_close(J.value.reshape(512, 512), row_loop(y, x), rtol=1e-5, atol=1e-6)
     assert J.explain().strategy == "structured"
+
+
+def test_a_question_that_is_answered_at_once_is_not_planned(monkeypatch):
+    monkeypatch.setattr("wrt._run.planned.QUICK", 2e-3)
+    x = torch.randn(80, dtype=torch.float64, requires_grad=True)
+    J = d(x.sin()) / d(x)
+    torch.testing.assert_close(J.value, torch.diag(x.cos()).detach())
+    assert [step.what for step in J.explain().steps] == ["rows", "certificate"]

@@ -21,7 +21,8 @@ Tensor = torch.Tensor
 
 
 @pytest.fixture(autouse=True)
-def cold():
+def cold(monkeypatch):
+    monkeypatch.setattr(planned, "QUICK", 0.0)
     warm.forget()
     yield
     warm.forget()

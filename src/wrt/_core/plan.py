@@ -19,6 +19,7 @@ class Direct:
     because: str
     strategy: str = "direct"
     proven: bool = False
+    from_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,12 +56,12 @@ def sweep_direct(ask: Ask, linear: Linear, plan: Direct, report: Report, *, proo
 def _pull_all(ask: Ask, linear: Linear, report: Report, *, proof: Proof) -> Swept | None:
     """Every row, on the first rung of the ladder whose answer holds."""
     arrays = ask.y.record.backend.arrays
-    positions = ask.rows.positions
+    positions = None if ask.rows.everything else ask.rows.positions
     rungs = linear.pull_rungs if ask.m > 1 else linear.pull_rungs[-1:]
     for rung in rungs:
 
         def sweep(rows: Positions, probe: Array | None, rung: str = rung) -> Array | None:
-            seeds = arrays.one_hot(ask.y, positions[rows])
+            seeds = arrays.one_hot(ask.y, rows if positions is None else positions[rows])
             return pull_columns(ask, linear, seeds if probe is None else arrays.concat([seeds, probe], 0), rung)
 
         here: Proof = "plain" if proof == "in the batch" and rung != rungs[0] else proof

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from wrt._core.index import Positions
 from wrt._core.plan import Compressed, Cut, Direct, Plan
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Report
-from wrt._planner import warm
+from wrt._planner import cost, warm
 from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.cut import cut
@@ -25,6 +27,8 @@ from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
+
+QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone
 
 
 def worth_planning(ask: Ask) -> bool:
@@ -52,11 +56,24 @@ class Planned:
         self.report = report
         self.sweeps = Sweeps(ask, linear, report)
         self.key: Hashable = warm.key_of(ask)
-        self.flow = _flow_of(ask)
+
+    @cached_property
+    def flow(self) -> Flow | None:
+        return _flow_of(self.ask)
 
     def answer(self) -> Passes | Factors | Swept | None:
         """A proven answer; None where rows or columns have to be swept directly."""
-        return self.in_fewer_passes() or self._from_the_weights()
+        known = warm.recall(self.key)
+        if isinstance(known, Direct) and not known.from_weights:
+            return None  # looked at before: nothing there
+        if known is None and self._glanced():
+            return None
+        found = self.in_fewer_passes()
+        if found is not None:
+            return found
+        begun = self._from_the_weights()
+        warm.remember(self.key, replace(self._direct(), from_weights=begun is not None))
+        return begun
 
     def in_fewer_passes(self) -> Passes | Factors | None:
         """A proven answer in fewer passes than rows or columns; None where there is none."""
@@ -76,11 +93,30 @@ class Planned:
             warm.remember(self.key, self._direct())
         return None
 
+    def _glanced(self) -> bool:
+        """Whether the operations nearest to y are all there are, and so few that nothing can be gained on them."""
+        glance = getattr(self.ask.y.record, "glance", None)
+        operations = None if glance is None else glance(self.ask.y)
+        if operations is None:
+            return False
+        each = cost.PER_OPERATION + self.ask.m * max(self.ask.m, self.ask.n) * cost.PER_ELEMENT
+        return bool(operations * each < QUICK)
+
+    def _too_quick(self) -> bool:
+        """Whether a direct sweep is expected to be over before planning could gain anything."""
+        flow = self.flow
+        if flow is None:
+            return False
+        passed = flow.between(frozenset({0}), frozenset(flow.xs))
+        return cost.cheapest(flow, passed, self.ask.m, self.ask.n) < QUICK
+
     def _direct(self) -> Direct:
         return choose(self.ask, can_push=bool(self.linear.push_rungs))
 
     def _candidates(self) -> Iterator[Plan]:
         """Plans that may pay, the most promising first; sampling rows costs passes, looking at the graph does not."""
+        if self._too_quick():
+            return
         if self.flow is not None:
             through = cut(self.flow, self.ask.m, self.ask.n)
             if through is not None:

@@ -19,6 +19,7 @@ MOST_NODES = 20_000
 LOOKED_AT = 24
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
 SQUEEZE = "SqueezeBackward"
+PRODUCTS = frozenset({"AddmmBackward0", "MmBackward0", "MvBackward0"})
 
 
 def signature(y: Value) -> tuple[str, ...]:
@@ -34,6 +35,15 @@ def signature(y: Value) -> tuple[str, ...]:
                 seen.add(source)
                 order.append(source)
     return tuple(node.name() for node in order)
+
+
+def glance(y: Value) -> int | None:
+    """How many operations led to y; None where they are many, where one is heavy, or where y is a matrix product."""
+    names = signature(y)
+    if len(names) >= LOOKED_AT or any("Convolution" in name or "Bmm" in name for name in names):
+        return None
+    last = next((name for name in names if name not in SAME_NUMBERS and not name.startswith(SQUEEZE)), "")
+    return None if last in PRODUCTS else len(names)
 
 
 def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -> Flow | None:

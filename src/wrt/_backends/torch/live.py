@@ -73,6 +73,10 @@ class LiveRecord:
         """What a plan for y may be remembered by."""
         return cuts.signature(y)
 
+    def glance(self, y: Value) -> int | None:
+        """How many operations led to y, where they are few and y is no product whose weights could be a start."""
+        return cuts.glance(y)
+
     def _at_edge(self, edge: GradientEdge) -> Value:
         metadata = edge.node._input_metadata[edge.output_nr]
         moment = Moment(edge, metadata.device, cuts.no_tensor(), -1)

@@ -131,7 +131,7 @@ def _field(run: Trace, y: Handle, at: tuple[int, ...], axes: tuple[int, ...]) ->
     for earlier, later in zip(reversed(values[:-1]), reversed(values[1:])):
         mask = _seen(later, earlier, start, axes)
         start = _whole(mask, earlier.shape, axes)
-        layers.append(Seen(earlier.name or "x", mask.shape, _box(mask)))
+        layers.append(Seen("input" if earlier is x else earlier.name, mask.shape, _box(mask)))
     sizes = _effective(y, x, at, axes)
     return Field(at, _box(mask), _massive(sizes), sizes, mask, tuple(layers))
 

@@ -21,7 +21,7 @@ def assert_depends(y: Any, x: Any) -> Proven:
     >>> x = torch.ones(3, requires_grad=True)
     >>> assert_depends(x.sum(), x)
     y depends on x
-      a gradient path, and derivatives that are not zero: largest 1; 1 pass
+      a gradient path, and derivatives that are not zero at these numbers; 1 pass
     """
     __tracebackhide__ = True
     names = name(y, "y"), name(x, "x")
@@ -43,7 +43,7 @@ def assert_depends(y: Any, x: Any) -> Proven:
         )
     return Proven(
         f"{names[0]} depends on {names[1]}",
-        f"a gradient path, and derivatives that are not zero: largest {np.abs(g).max():.3g}",
+        "a gradient path, and derivatives that are not zero at these numbers",
         1,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wrt import d
 from wrt._testing.verdict import Failed, Proven
-from wrt.errors import NoPath, NotDifferentiable, NotRecorded
+from wrt.errors import GradientCut, NoPath, NotDifferentiable, NotRecorded
 from wrt.extend import numbers
 
 
@@ -57,7 +57,11 @@ def _named(answers: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 def _fault(one: Any) -> str:
     try:
         g = numbers(one)
-    except (NoPath, NotRecorded, NotDifferentiable) as missing:
+    except GradientCut as cut:
+        return f"the gradient is cut: {cut.where}"
+    except NoPath:
+        return "no gradient path leads to it"
+    except (NotRecorded, NotDifferentiable) as missing:
         return missing.what
     if not one.connected:
         return "the loss does not use it"

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 import wrt
 from tests.why._programs import Program
 
-pytest.importorskip("torch")
-from tests.why.torch_programs import programs  # noqa: E402
+FRAMEWORKS = ["torch", "jax", "tensorflow"]
 
 
-def findings(program: Program) -> wrt.Findings:
+def programs(framework: str, *, healthy: bool) -> list:
     try:
-        with wrt.record():
-            y, x = program.run()
+        importlib.import_module(framework)
+    except ImportError:
+        return []
+    table = importlib.import_module(f"tests.why.{framework}_programs").programs
+    rows = [p for p in table if (p.cause == "none") == healthy]
+    return [pytest.param(framework, p, id=f"{framework}-{p}") for p in rows]
+
+
+def findings(framework: str, program: Program) -> wrt.Findings:
+    try:
+        if framework == "jax":
+            f, args = program.run()
+            t = wrt.trace(f, *args)
+            y, x = t.output, t.inputs[0]
+        else:
+            with wrt.record():
+                y, x = program.run()
         return wrt.why(y, x if program.at is None else wrt.d(x)[program.at])
     except Exception as error:
         return wrt.why(error)
 
 
-@pytest.mark.parametrize("program", [p for p in programs if p.cause != "none"], ids=str)
-def test_the_cause_and_its_line_are_named(program):
-    found = findings(program)
+@pytest.mark.parametrize(("framework", "program"), [p for name in FRAMEWORKS for p in programs(name, healthy=False)])
+def test_the_cause_and_its_line_are_named(framework, program):
+    found = findings(framework, program)
     assert found, "nothing found"
-    assert (found[0].cause, found[0].line) in [(cause, program.line) for cause in (program.cause, *program.also)], str(found)
+    wanted = [(cause, program.line) for cause in (program.cause, *program.also)]
+    assert (found[0].cause, found[0].line) in wanted, str(found)
 
 
-@pytest.mark.parametrize("program", [p for p in programs if p.cause == "none"], ids=str)
-def test_a_healthy_program_is_left_alone(program):
-    assert not [f for f in findings(program) if f.certain], str(findings(program))
+@pytest.mark.parametrize(("framework", "program"), [p for name in FRAMEWORKS for p in programs(name, healthy=True)])
+def test_a_healthy_program_is_left_alone(framework, program):
+    found = findings(framework, program)
+    assert not found.certain, str(found)

@@ -15,13 +15,18 @@ from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
-from wrt._why.cause import by_operation, key
+from wrt._why.cause import by_operation, key, ops
 from wrt._why.missing import dead_end
 from wrt._why.question import Question
 
 Mask = npt.NDArray[np.bool_]
 MOST = 2000
 ROUNDOFF = 64
+EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
+ELEMENTWISE = ops(
+    "mul add sub div neg exp log tanh sigmoid relu pow sqrt abs sin cos integer_pow max min select_n where convert_element_type "
+    "Mul AddV2 Sub RealDiv Neg Exp Log Tanh Sigmoid Relu Pow Sqrt Square view reshape transpose getitem softplus gelu silu"
+)
 PASSIVE = frozenset(["alias", "view", "reshape", "contiguous", "clone", "expand", "broadcasttensors"])
 
 
@@ -42,21 +47,63 @@ def is_zero(question: Question) -> bool:
     asked = gradient[question.mask]
     if asked.size == 0 or not np.all(np.isfinite(asked)):
         return False
-    return not asked.any() or bool(np.max(np.abs(asked)) <= _noise(question))
+    if not asked.any():
+        return True
+    largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
+    if np.max(np.abs(asked)) > 1e-4 * largest:
+        return False
+    cleaned = _without_roundoff(question)
+    if cleaned is None or cleaned[question.route.x][question.mask].any():
+        return False
+    question.cotangents.update(cleaned)
+    return True
 
 
-def _noise(question: Question) -> float:
-    """What roundoff leaves of cancelled contributions, judged by the largest of them."""
-    largest = 0.0
-    for node in question.route.consumers(question.route.x):
-        random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
-        for output, pulled in zip(node.inputs, question.evidence.local(node, list(random)), strict=True):
-            arrives = max((float(np.max(np.abs(c))) for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size), default=0.0)
-            if output == question.route.x and pulled is not None and pulled.size and np.all(np.isfinite(pulled)):
-                largest = max(largest, float(np.max(np.abs(pulled))) * arrives)
-    epsilon = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
-    dtype = question.evidence.graph.tensors[question.route.x].dtype
-    return ROUNDOFF * epsilon.get(dtype, 1.2e-7) * largest if len(question.route.path) <= 8 else 0.0
+def _without_roundoff(question: Question) -> dict[int, Numbers] | None:
+    """The cotangents once more, with zeros where contributions cancel but for roundoff."""
+    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
+    sums: dict[int, Numbers] = {question.y: question.seed}
+    sizes: dict[int, Numbers] = {question.y: np.abs(question.seed)}
+    for node in reversed(question.route.path):
+        arrives = [_cleaned(sums.get(k), sizes.get(k), epsilon) for k in node.outputs]
+        if all(c is None for c in arrives):
+            continue
+        pulled = question.evidence.local(node, arrives)
+        inner = _inner_size(question, node, arrives, pulled)
+        for number, g, size in zip(node.inputs, pulled, inner, strict=True):
+            if g is None or size is None or number not in question.route.gradient:
+                continue
+            sums[number] = g if number not in sums else sums[number] + g
+            sizes[number] = size if number not in sizes else sizes[number] + size
+    if question.route.x not in sums:
+        return None
+    return {k: c for k in sums if (c := _cleaned(sums[k], sizes[k], epsilon)) is not None}
+
+
+def _cleaned(total: Numbers | None, size: Numbers | None, epsilon: float) -> Numbers | None:
+    if total is None or size is None:
+        return total
+    return np.where(np.abs(total) <= ROUNDOFF * epsilon * size, 0.0, total)
+
+
+def _inner_size(
+    question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
+) -> list[Numbers | None]:
+    """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
+    signs = [None if c is None else c * random_signs(1, max(1, c.size), 31)[0][: c.size].reshape(c.shape) for c in arrives]
+    mixed = question.evidence.local(node, signs)
+    sizes: list[Numbers | None] = []
+    for g, other in zip(pulled, mixed, strict=True):
+        if g is None or other is None or not np.all(np.isfinite(other)):
+            sizes.append(None if g is None else np.abs(g))
+        else:
+            level = float(np.max(np.abs(other))) if g.size and not _elementwise(node) else 0.0
+            sizes.append(np.maximum(np.abs(g), level))
+    return sizes
+
+
+def _elementwise(node: Node) -> bool:
+    return key(node.op) in ELEMENTWISE
 
 
 def zero(question: Question) -> list[Finding]:

@@ -27,9 +27,11 @@ class UserTape:
     stop: int | None = None
     watched: list[tuple[int, int, Spot | None]] = field(default_factory=list)  # operation, tensor, place
     asked: list[tuple[int, tuple[int, ...], Spot | None]] = field(default_factory=list)  # operation, targets, place
+    pauses: list[tuple[int, int]] = field(default_factory=list)  # operations during which it was told not to look
 
     def covers(self, operation: int) -> bool:
-        return self.start <= operation and (self.stop is None or operation < self.stop)
+        inside = self.start <= operation and (self.stop is None or operation < self.stop)
+        return inside and not any(start <= operation < stop for start, stop in self.pauses)
 
 
 class Payload(NamedTuple):
@@ -147,6 +149,14 @@ def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int])
             tape.asked.append((count(), asked, spot(sys._getframe(1))))
         return before["gradient"](self, target, *args, **kwargs)
 
+    @contextmanager
+    def stop_recording(self: Any) -> Iterator[None]:
+        tape, start = getattr(self, "_wrt_tape", None), count()
+        with before["stop_recording"](self):
+            yield
+        if tape is not None:
+            tape.pauses.append((start, count()))
+
     def instead(name: str, replacement: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             before[name] = original
@@ -154,7 +164,13 @@ def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int])
 
         return make
 
-    replacements: dict[str, Callable[..., Any]] = {"__enter__": enter, "__exit__": leave, "watch": watch, "gradient": gradient}
+    replacements: dict[str, Callable[..., Any]] = {
+        "__enter__": enter,
+        "__exit__": leave,
+        "watch": watch,
+        "gradient": gradient,
+        "stop_recording": stop_recording,
+    }
     with ExitStack() as stack:
         for name, replacement in replacements.items():
             stack.enter_context(stand_in(tf.GradientTape, name, instead(name, replacement)))

@@ -148,7 +148,16 @@ class TensorFlowEvidence:
         return True
 
     def moments(self, tensor: int) -> list[int]:
-        return [tensor]
+        """A variable has another number after every write."""
+        found = [tensor]
+        while found[-1] < 0:
+            written = self.log.operations[self.log.producer[found[-1]]]
+            place = [k for k in written.outputs if k < 0].index(found[-1])
+            handles = [k for k in written.inputs if self.log.tensors[k][1] == compat.RESOURCE]
+            if place >= len(handles) or handles[place] in found:
+                break
+            found.append(handles[place])
+        return found
 
     def starts(self, tensor: int) -> int | None:
         if self.tape is None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from wrt._core.where import Where, function_name
 if TYPE_CHECKING:
     from wrt._backends.torch.recording import TorchRecording
 
-Tensor = torch.Tensor
+Tensor: TypeAlias = torch.Tensor
 LINEAR_IN_EACH = frozenset(
     ["mul", "matmul", "mm", "bmm", "linear", "conv1d", "conv2d", "conv3d", "bilinear", "einsum", "mv", "dot", "addmm"]
 )

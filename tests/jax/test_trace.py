@@ -276,3 +276,24 @@ def test_an_array_of_numpy_is_taken_as_it_is_at_that_moment():
     np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, 6 * np.eye(2))
     np.testing.assert_array_equal(t.inputs[0].value, [1, 2])
     np.testing.assert_array_equal((d(t.output) / d(t.inputs[0])).value, 6 * np.eye(2))
+
+
+def test_what_the_user_compiled_before_stays_compiled(caplog):
+    import subprocess
+    import sys
+
+    program = """
+import jax, jax.numpy as jnp, logging, wrt
+f, x = jax.jit(lambda x: jnp.sin(x) * 2), jnp.ones(3)
+f(x)
+seen = []
+logging.getLogger("jax").addFilter(lambda record: seen.append(record.getMessage()))
+for name in ("jax._src.interpreters.pxla", "jax._src.dispatch"):
+    logging.getLogger(name).addFilter(lambda record: seen.append(record.getMessage()))
+t = wrt.trace(lambda x: f(x).sum(), x)
+with jax.log_compiles():
+    f(x)
+print([words for words in seen if "Compiling" in words])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from inspect import signature
 from types import FrameType
 from typing import Any
 
 import jax
-from jax._src import core, source_info_util
+from jax._src import config, core, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
@@ -25,8 +26,10 @@ INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat",
 CONTROL = frozenset({"scan", "while", "cond"})
 """Operations with functions of the user inside."""
 
-RECORDING = jax.make_user_context(False)
-"""Part of JAX's cache keys: a function jitted before is read again in a recording, for its names to be seen."""
+_MARK = config.hlo_source_file_canonicalization_regex
+"""A setting that changes file names in compiled code alone, and is part of JAX's cache keys. A key of our own would make
+JAX compile everything again that the user compiled before."""
+_MARKED = "(?!wrt is recording)"
 
 set_current_trace = core.set_current_trace
 _ASKS_FOR_THE_NUMBER = frozenset({"__bool__", "__int__", "__index__", "__hex__", "__oct__", "expand_bool_indices"})
@@ -61,8 +64,22 @@ def only_probing() -> bool:
 @contextmanager
 def outside() -> Iterator[None]:
     """Compute now, for real, whatever is being recorded around."""
-    with core.eval_context(), RECORDING(False):
+    with core.eval_context(), _MARK(_USUAL.get()) if _MARK.value == _MARKED else nullcontext():
         yield
+
+
+_USUAL: ContextVar[str | None] = ContextVar("what the setting was before the recording", default=None)
+
+
+@contextmanager
+def read_again() -> Iterator[None]:
+    """A function that was jitted before is read again in here, so that the names in it are seen; nothing is compiled."""
+    token = _USUAL.set(_MARK.value if _MARK.value != _MARKED else _USUAL.get())
+    try:
+        with _MARK(_MARKED):
+            yield
+    finally:
+        _USUAL.reset(token)
 
 
 def abstract_eval(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:

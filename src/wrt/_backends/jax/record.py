@@ -69,7 +69,7 @@ class JaxRecord:
         try:
             with (
                 compat.set_current_trace(self.recorder),
-                compat.RECORDING(True),
+                compat.read_again(),
                 followed(models, self.naming.called),
                 self.naming.watching(),
             ):

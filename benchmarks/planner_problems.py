@@ -48,18 +48,20 @@ def brusselator(z: Tensor) -> Tensor:
     return torch.stack([1 + u * u * v - 4 * u + 0.1 * laplace(u), 3 * u - u * u * v + 0.1 * laplace(v)])
 
 
-def convolutions(count: int, channels: int, hidden: int) -> Callable[[Tensor], Tensor]:
-    torch.manual_seed(0)
-    widths = [channels, *([hidden] * (count - 1)), channels]
-    layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(widths))
+class Convolutions(nn.Module):
+    """3x3 convolutions with tanh between them, on one picture."""
 
-    def f(x: Tensor) -> Tensor:
+    def __init__(self, count: int, channels: int, hidden: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        widths = [channels, *([hidden] * (count - 1)), channels]
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(widths))
+
+    def forward(self, x: Tensor) -> Tensor:
         x = x[None]
-        for layer in layers:
+        for layer in self.layers:
             x = torch.tanh(layer(x))
         return x[0]
-
-    return f
 
 
 class Block(nn.Module):
@@ -115,24 +117,25 @@ class UNet(nn.Module):
         return (self.up[1](F.relu(self.up[0](b)) + a))[0] + x
 
 
-def mesh_network(nodes: int, layers: int) -> Callable[[Tensor], Tensor]:
+class Mesh(nn.Module):
     """Graph convolutions on a random planar mesh, one feature for each node."""
-    from scipy.spatial import Delaunay
 
-    generator = torch.Generator().manual_seed(0)
-    points = torch.rand(nodes, 2, generator=generator, dtype=torch.float64).numpy()
-    triangles = torch.from_numpy(Delaunay(points).simplices.astype("int64"))
-    edges = torch.cat([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
-    edges = torch.unique(torch.cat([edges, edges.flip(1)]), dim=0)
-    degree = torch.bincount(edges[:, 0], minlength=nodes).clamp(min=1)
+    def __init__(self, nodes: int, layers: int) -> None:
+        super().__init__()
+        from scipy.spatial import Delaunay
 
-    def f(x: Tensor) -> Tensor:
-        for k in range(layers):
-            gathered = torch.zeros_like(x).index_add(0, edges[:, 0], x[edges[:, 1]]) / degree
+        points = torch.rand(nodes, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
+        triangles = torch.from_numpy(Delaunay(points).simplices.astype("int64"))
+        edges = torch.cat([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
+        self.count = layers
+        self.register_buffer("edges", torch.unique(torch.cat([edges, edges.flip(1)]), dim=0))
+        self.register_buffer("degree", torch.bincount(self.edges[:, 0], minlength=nodes).clamp(min=1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for k in range(self.count):
+            gathered = torch.zeros_like(x).index_add(0, self.edges[:, 0], x[self.edges[:, 1]]) / self.degree
             x = torch.tanh((1.0 + 0.1 * k) * x + 0.5 * gathered)
         return x
-
-    return f
 
 
 def problems() -> list[Problem]:
@@ -147,11 +150,25 @@ def problems() -> list[Problem]:
         Problem("64 samples x 32", samples, (64, 32), 6.0, None, None, torch.func.vmap(torch.func.jacrev(samples))),
         Problem("Burgers, n = 2000", burgers, (2000,), 10.0, None, 60.0),
         Problem("Brusselator 2 x 32 x 32", brusselator, (2, 32, 32), 5.0, None, 40.0),
-        Problem("three 3x3 convolutions, 3 x 24 x 24", convolutions(3, 3, 8), (3, 24, 24), 6.0, 9.0),
+        Problem("three 3x3 convolutions, 3 x 24 x 24", Convolutions(3, 3, 8), (3, 24, 24), 6.0, 9.0),
         Problem("causal attention block, T = 32, d = 32", Block(32), (32, 32), 1.0),
         Problem("recurrent network, 50 steps, h = 64", Recurrent(64, 50), (64,), 1.3),
         Problem("strided U-Net, 1 x 32 x 32", UNet(), (1, 32, 32), 1 / 1.05),
-        Problem("4 graph convolutions, 2000 nodes", mesh_network(2000, 4), (2000,), 1 / 1.05),
+        Problem("4 graph convolutions, 2000 nodes", Mesh(2000, 4), (2000,), 1 / 1.05),
         Problem("Brusselator, flattened", lambda z: brusselator(z).flatten(), (2, 32, 32), 1 / 1.05),
         Problem("Brusselator, transposed", lambda z: brusselator(z).permute(2, 0, 1), (2, 32, 32), 1 / 1.05),
+    ]
+
+
+def large_problems() -> list[Problem]:
+    """The same at the size of a GPU."""
+    samples = network(64, 128, 64)
+    return [
+        Problem("dense network 2048^4", network(2048, 2048, 2048, 2048), (2048,), 1.3),
+        Problem("network 64 to 8192", network(64, 1024, 8192), (64,), 1.8),
+        Problem("autoencoder 8192-1024-64-1024-8192", network(8192, 1024, 64, 1024, 8192), (8192,), 2.0),
+        Problem("512 samples x 64", samples, (512, 64), 6.0),
+        Problem("Burgers, n = 20000", burgers, (20000,), 5.0),
+        Problem("Brusselator 2 x 96 x 96", brusselator, (2, 96, 96), 3.0),
+        Problem("three 3x3 convolutions, 3 x 64 x 64", Convolutions(3, 3, 8), (3, 64, 64), 6.0),
     ]

@@ -118,4 +118,4 @@ def test_a_question_that_is_answered_at_once_is_not_planned(monkeypatch):
     x = torch.randn(80, dtype=torch.float64, requires_grad=True)
     J = d(x.sin()) / d(x)
     torch.testing.assert_close(J.value, torch.diag(x.cos()).detach())
-    assert [step.what for step in J.explain().steps] == ["rows", "certificate"]
+    assert not any(step.what == "sampled rows" for step in J.explain().steps)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from wrt._core.ask import Ask
 
-TARGET = 5 * 2**20  # chunk x largest tensor on the way; measured best between 0.5 and 5 MB on CPU
+TARGET = 2 * 2**20  # chunk x largest tensor on the way; measured best between 0.5 and 5 MB on CPU
+AT_ONCE = 5 * 2**20  # no chunks at all below this: a second call costs more than a fuller cache
 FEWEST, MOST = 64, 256
+MOST_AT_ONCE = 1024
 MOST_BYTES = 2**30
 
 
 def chunk_size(ask: Ask) -> int:
     """Rows (or columns) per call."""
     per_row = max(ask.y.size, *(value.size for value in ask.x.values), 1) * ask.y.record.backend.arrays.itemsize(ask.y)
+    lines = max(ask.m, 1)
+    if lines * per_row <= AT_ONCE and lines <= MOST_AT_ONCE:
+        return lines
     wanted = min(max(TARGET // per_row, FEWEST), MOST)
     return max(1, min(wanted, MOST_BYTES // per_row))
 

@@ -131,7 +131,14 @@ def _direct(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | N
     key = warm.key_of(ask)
     known = warm.recall(key)
     proven = isinstance(known, Direct) and known.proven
-    swept = sweep_direct(ask, linear, plan, report, proof="in the batch" if proven else "plain")
+    batches_hold = proven or (plan.way == "pull" and _trusted(ask))
+    swept = sweep_direct(ask, linear, plan, report, proof="in the batch" if batches_hold else "plain")
     if swept is not None and not proven and not report.fallbacks and report.certificate:
         warm.remember(key, replace(plan, proven=True))
     return swept
+
+
+def _trusted(ask: Ask) -> bool:
+    """Whether the backend vouches for the batches of all operations on the way."""
+    vouch = getattr(ask.y.record, "trusted", None)
+    return vouch is not None and bool(vouch(ask.y))

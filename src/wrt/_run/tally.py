@@ -12,7 +12,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._run.certify import passes_per_row, seed_of, signs, verdict
 from wrt._run.columns import pull_columns
 
-IN_THE_BATCH = "as one more row of a batch proven before"
+IN_THE_BATCH = "as one more row of a batch of proven operations"
 
 
 class Tally:

@@ -15,6 +15,7 @@ from wrt._backends.torch import compat, cuts
 from wrt._backends.torch.hooks import hook_notes
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear
+from wrt._backends.torch.trusted import trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
@@ -72,6 +73,10 @@ class LiveRecord:
     def signature(self, y: Value) -> tuple[str, ...]:
         """What a plan for y may be remembered by."""
         return cuts.signature(y)
+
+    def trusted(self, y: Value) -> bool:
+        """Whether the batches of every operation that led to y are known to be right."""
+        return trusted(y)
 
     def glance(self, y: Value) -> int | None:
         """How many operations led to y, where they are few and y is no product whose weights could be a start."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from wrt._backends.finite.sweep import FiniteLinear
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.evidence import Evidence
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.protocol import Backend, Record
@@ -95,6 +96,9 @@ class FiniteRecord:
 
     def find(self, obj: Any) -> Value | None:
         return None
+
+    def evidence(self) -> Evidence:
+        raise NotRecorded("why() of a finite difference", "no operation was recorded", "ask torch, TensorFlow or JAX")
 
     def numbered(self, value: Value) -> int | None:
         return None

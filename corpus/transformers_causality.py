@@ -3,8 +3,9 @@
 Each model gets token ids; the test follows the vectors of its own embedding. A causal language model has to pass
 `assert_causal`, a bidirectional one has to fail it, and the failure has to name a pair of positions.
 
-`--release 5.12.0` asks about another release, in an environment of its own: there, RoFormer, MegatronBert, RemBert and
-BigBird for causal language modeling see the future (huggingface/transformers #48745), and Bert does not.
+Release 5.12.0 is asked about too, in a folder of its own: there RoFormer, MegatronBert, RemBert and BigBird for causal
+language modeling see the future (huggingface/transformers #48745), and Bert does not. `--quick` leaves that out,
+`--release 5.9.0` asks about one release alone.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ BIDIRECTIONAL = [
     "bert", "roberta", "distilbert", "electra", "albert", "deberta-v2", "roformer", "megatron-bert", "rembert",
     "big_bird", "mpnet", "camembert", "convbert", "nystromformer", "mobilebert", "xlm-roberta", "ernie",
 ]  # fmt: skip
+OLD = "5.12.0"
 LEAK_IN_5_12 = {"roformer", "megatron-bert", "rembert", "big_bird"}
 
 
@@ -102,7 +104,7 @@ def here(arguments: list[str]) -> int:
 
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    old = transformers.__version__ == "5.12.0"
+    old = transformers.__version__ == OLD
     print(f"transformers {transformers.__version__}")
     wrong = told = 0
     only = [word for word in arguments if not word.startswith("-")]
@@ -142,7 +144,8 @@ def elsewhere(release: str) -> int:
 def main(arguments: list[str]) -> int:
     if "--release" in arguments:
         return elsewhere(arguments[arguments.index("--release") + 1])
-    return here(arguments)
+    told = here(arguments)
+    return told or (0 if "--quick" in arguments else elsewhere(OLD))
 
 
 if __name__ == "__main__":

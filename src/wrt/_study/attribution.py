@@ -78,7 +78,8 @@ def smooth_grad(
     drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *shape), seed)
     arrays = _backends.owner(x).arrays
     like = explained.like(x)
-    copies = [x + arrays.native(one, like) for one in drawn]
+    noises = arrays.native(drawn, like)
+    copies = [x + noises[k] for k in range(len(drawn))]
     return _weighted(explained, x, copies, np.full(len(copies), 1 / len(copies)))
 
 
@@ -134,7 +135,7 @@ class _Explained:
         self._like: Any = None
 
     def run(self, x: Any, *, values: bool = False) -> Trace:
-        with kept(self.model, getattr(self.model, "__self__", None)):
+        with kept(self.model):
             return trace(self.model, x, *self.more, values=values, **self.keywords)
 
     @property
@@ -157,7 +158,7 @@ class _Explained:
     def followed(self, x: Any) -> tuple[Any, Any]:
         """Output and input of a plain run that can be differentiated."""
         followed = x.detach().requires_grad_()
-        with kept(self.model, getattr(self.model, "__self__", None)):
+        with kept(self.model):
             return _first(self.model(followed, *self.more, **self.keywords)), followed
 
     def like(self, x: Any) -> Any:

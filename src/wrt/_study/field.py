@@ -105,7 +105,7 @@ def receptive_field(
     (5,)
     """
     find = finder(of)
-    with kept(model, getattr(model, "__self__", None)):
+    with kept(model):
         first = trace(model, x, *more, **keywords)
         given = first.inputs[0]
         if not is_float(given):

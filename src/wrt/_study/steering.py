@@ -54,7 +54,7 @@ class _Course:
     start: list[Numbers] = field(default_factory=list)
 
     def run(self, x: Any) -> Trace:
-        with kept(self.model, getattr(self.model, "__self__", None)):
+        with kept(self.model):
             return trace(self.model, x, *self.more, values=True, **self.keywords)
 
     def sign(self, value: float) -> float:

@@ -51,14 +51,17 @@ def is_float(handle: Any) -> bool:
     return "float" in str(getattr(handle, "dtype", "")).lower()
 
 
-@contextmanager
-def kept(*objects: Any) -> Iterator[None]:
+def kept(*objects: Any) -> AbstractContextManager[None]:
     """Run models inside: running statistics and random states are afterwards what they were before."""
+    keepers = [keeper for one in _backends.loaded() if (keeper := _keeper(one.name)) is not None]
+    return keepers[0](objects) if len(keepers) == 1 else _all(keepers, objects)
+
+
+@contextmanager
+def _all(keepers: list[Any], objects: tuple[Any, ...]) -> Iterator[None]:
     with ExitStack() as stack:
-        for backend in _backends.loaded():
-            keeper = _keeper(backend.name)
-            if keeper is not None:
-                stack.enter_context(keeper(objects))
+        for keeper in keepers:
+            stack.enter_context(keeper(objects))
         yield
 
 

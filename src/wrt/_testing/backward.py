@@ -11,12 +11,13 @@ import numpy.typing as npt
 from wrt._testing.probe import Probe
 from wrt._testing.run import Run, Subject
 from wrt._testing.settings import settings
-from wrt._testing.verdict import Failed, Proven, Undecided
+from wrt._testing.verdict import Failed, Proven, Undecided, assertion
 from wrt.extend import is_float, numbers, precision, tensor_like
 
 Numbers = npt.NDArray[Any]
 
 
+@assertion
 def assert_backward_correct(
     f: Callable[..., Any], x: Any, *more: Any, directions: int = 3, output: Callable[[Any], Any] | None = None
 ) -> Proven:
@@ -29,7 +30,6 @@ def assert_backward_correct(
     >>> bool(assert_backward_correct(torch.sin, torch.randn(3, dtype=torch.float64)))
     True
     """
-    __tracebackhide__ = True
     subject = Subject(f, more, None, output)
     fits = lambda y, x: True
     run = subject.run(x, fits)

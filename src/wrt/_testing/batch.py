@@ -14,12 +14,13 @@ from wrt._testing.points import changed, others
 from wrt._testing.probe import Probe, along, carries
 from wrt._testing.run import Run, Subject
 from wrt._testing.settings import settings
-from wrt._testing.verdict import Failed, Proven, Undecided
+from wrt._testing.verdict import Failed, Proven, Undecided, assertion
 from wrt.extend import numbers, precision, tensor_like
 
 Half = npt.NDArray[np.bool_]
 
 
+@assertion
 def assert_batch_independent(
     model: Callable[..., Any],
     x: Any,
@@ -38,7 +39,6 @@ def assert_batch_independent(
     >>> assert_batch_independent(torch.nn.Linear(3, 2), torch.randn(4, 3)).passes > 0
     True
     """
-    __tracebackhide__ = True
     subject = Subject(model, more, keywords, output)
     fits = lambda y, x: len(y.shape) > axis and y.shape[axis] == x.shape[axis]
     run = subject.run(x, fits)

@@ -13,13 +13,14 @@ from wrt._testing.points import changed, others
 from wrt._testing.probe import Probe, along, carries
 from wrt._testing.run import Run, Subject
 from wrt._testing.settings import settings
-from wrt._testing.verdict import Failed, Proven
+from wrt._testing.verdict import Failed, Proven, assertion
 from wrt.extend import numbers, precision, tensor_like
 
 ALL = 48  # boundaries that are all probed; of more, as many
 BY_VALUE = 3
 
 
+@assertion
 def assert_causal(
     model: Callable[..., Any],
     x: Any,
@@ -40,7 +41,6 @@ def assert_causal(
     >>> assert_causal(lambda x: x.cumsum(1), torch.randn(2, 5, 3)).passes > 0
     True
     """
-    __tracebackhide__ = True
     subject = Subject(model, more, keywords, output)
     fits = lambda y, x: len(y.shape) > axis and y.shape[axis] == x.shape[axis]
     run = subject.run(x, fits)

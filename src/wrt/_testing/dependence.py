@@ -9,11 +9,12 @@ import numpy as np
 import wrt
 from wrt import d
 from wrt._testing.probe import REPRODUCED, SCALE
-from wrt._testing.verdict import Failed, Proven, Undecided
+from wrt._testing.verdict import Failed, Proven, Undecided, assertion
 from wrt.errors import NoPath, NotRecorded
 from wrt.extend import numbers
 
 
+@assertion
 def assert_depends(y: Any, x: Any) -> Proven:
     """y depends on x, structurally (a gradient path leads there) and numerically (its derivative is not zero here).
 
@@ -23,7 +24,6 @@ def assert_depends(y: Any, x: Any) -> Proven:
     y depends on x
       a gradient path, and derivatives that are not zero at these numbers; 1 pass
     """
-    __tracebackhide__ = True
     names = name(y, "y"), name(x, "x")
     try:
         J = d(y) / d(x)
@@ -48,6 +48,7 @@ def assert_depends(y: Any, x: Any) -> Proven:
     )
 
 
+@assertion
 def assert_independent(y: Any, x: Any) -> Proven:
     """No element of y depends on any element of x: `assert_independent(d(y)[:, 3], d(x)[:, 4:])`.
 
@@ -60,7 +61,6 @@ def assert_independent(y: Any, x: Any) -> Proven:
     y does not depend on x
       every derivative is zero at these numbers; 1 pass
     """
-    __tracebackhide__ = True
     names = name(y, "y"), name(x, "x")
     claim = f"{names[0]} does not depend on {names[1]}"
     try:

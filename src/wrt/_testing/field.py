@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import wrt
-from wrt._testing.verdict import Failed, Proven
+from wrt._testing.verdict import Failed, Proven, assertion
 
 
+@assertion
 def assert_receptive_field(
     model: Callable[..., Any],
     x: Any,
@@ -24,7 +25,6 @@ def assert_receptive_field(
     >>> bool(assert_receptive_field(torch.nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 9, 9), at=(3, 3), size=3))
     True
     """
-    __tracebackhide__ = True
     field = wrt.receptive_field(model, x, at, *more, axes=axes, **keywords)
     sizes = field.theoretical
     expected = (size,) * len(sizes) if isinstance(size, int) else tuple(size)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from wrt import d
-from wrt._testing.verdict import Failed, Proven
+from wrt._testing.verdict import Failed, Proven, assertion
 from wrt.errors import GradientCut, NoPath, NotDifferentiable, NotRecorded
 from wrt.extend import numbers
 
 
+@assertion
 def assert_all_parameters_learn(loss: Any, model: Any, *, frozen: Sequence[str] = ()) -> Proven:
     """Every parameter of the model gets a gradient of this loss that is there, finite and not zero.
 
@@ -24,7 +25,6 @@ def assert_all_parameters_learn(loss: Any, model: Any, *, frozen: Sequence[str] 
     >>> assert_all_parameters_learn(model(torch.ones(1, 3)).sum(), model).claim
     'all 2 parameters learn'
     """
-    __tracebackhide__ = True
     found = dict(_named(d(loss) / d(model), ""))
     asked = {name: one for name, one in found.items() if not any(fnmatch(name, pattern) for pattern in frozen)}
     faults = {name: fault for name, one in asked.items() if (fault := _fault(one))}

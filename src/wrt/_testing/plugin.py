@@ -1,4 +1,4 @@
-"""The pytest plugin: options for how hard the assertions look, and short failures without wrt's own frames."""
+"""The pytest plugin: options for how hard the assertions look. It imports no framework."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pytest_addoption(parser: Any) -> None:
 def pytest_configure(config: Any) -> None:
     points, seed = config.getoption("--wrt-points"), config.getoption("--wrt-seed")
     if points is None and seed is None:
-        return  # wrt is not even imported
+        return
     from wrt._testing.settings import settings
 
     settings.points = settings.points if points is None else max(1, points)

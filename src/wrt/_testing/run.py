@@ -22,7 +22,7 @@ class Subject:
 
     def run(self, x: Any, fits: Callable[[wrt.Handle, wrt.Handle], bool]) -> Run:
         """Run it once on x, recorded; `fits(y, x)` says which output can be the one that is meant."""
-        with kept(self.model, getattr(self.model, "__self__", None)):
+        with kept(self.model):
             trace = wrt.trace(self.model, x, *self.more, **(self.keywords or {}))
         given = trace.inputs[0]
         if not isinstance(given, wrt.Handle):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec
 
 from wrt.errors import WrtError
+
+Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,17 @@ class Failed(WrtError, AssertionError):
 
 class Undecided(WrtError, RuntimeError):
     """The probes cannot tell: gradients are not finite, or there is nothing to probe."""
+
+
+def assertion(check: Callable[Given, Proven]) -> Callable[Given, Proven]:
+    """A check whose failures start at the user's own line: what happened inside is in the message, not in the traceback."""
+
+    @wraps(check)
+    def asserted(*args: Given.args, **kwargs: Given.kwargs) -> Proven:
+        __tracebackhide__ = True
+        try:
+            return check(*args, **kwargs)
+        except (Failed, Undecided) as verdict:
+            raise verdict.with_traceback(None) from None
+
+    return asserted

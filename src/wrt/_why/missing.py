@@ -47,13 +47,14 @@ def _stopped(question: Question) -> list[Finding]:
     for stop in question.route.stops:
         if stop.node.id not in seen:
             seen.add(stop.node.id)
-            found.append(_stop(question, stop))
+            found.append(stopped_at(question, stop))
     found.sort(key=lambda finding: finding.cause not in REMOVABLE)  # stable: among equals the first in time
     fresh = _fresh_leaf(question, found[0])
     return [fresh, *found[1:]] if fresh is not None else found
 
 
-def _stop(question: Question, stop: Stop) -> Finding:
+def stopped_at(question: Question, stop: Stop) -> Finding:
+    """The path is cut here."""
     slug, node = stop_cause(question, stop)
     graph = question.evidence.graph
     gone = graph.tensors[stop.output]

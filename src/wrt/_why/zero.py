@@ -16,7 +16,8 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 from wrt._why.cause import by_operation, key, ops
-from wrt._why.missing import dead_end
+from wrt._why.missing import dead_end, stopped_at
+from wrt._why.paths import Stop
 from wrt._why.question import Question
 
 Mask = npt.NDArray[np.bool_]
@@ -32,10 +33,11 @@ PASSIVE = frozenset(["alias", "view", "reshape", "contiguous", "clone", "expand"
 
 @dataclass(slots=True)
 class Walk:
-    """What was met: operations with slope zero (and why), operations in which contributions cancel."""
+    """What was met: operations with slope zero (and why), in which contributions cancel, or that cut the path."""
 
     flat: list[Node] = field(default_factory=list)
     cancels: list[Node] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
 
@@ -112,6 +114,9 @@ def zero(question: Question) -> list[Finding]:
     _walk(question, walk, question.route.x, question.mask)
     found = [_flat(question, node) for node in walk.flat]
     found += [_cancel(question, node) for node in walk.cancels]
+    if walk.stops and all(finding.cause == "not_indexed" for finding in found):
+        # other elements of x go on to y; these went into something whose gradient is cut
+        found = [stopped_at(question, stop) for stop in walk.stops] + found
     dropped = dead_end(question)
     if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
         words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
@@ -128,6 +133,7 @@ def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
     if value in walk.seen or len(walk.seen) > MOST:
         return
     walk.seen.add(value)
+    walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]
     evidence, cotangents = question.evidence, question.cotangents
     for node in question.route.consumers(value):
         places = [k for k, number in enumerate(node.inputs) if number == value]

@@ -83,6 +83,7 @@ REFUSALS = (
     "does not support automatic differentiation",
     "requires grad",
     "not differentiable twice",
+    "Autograd not support dtype",  # cumsum(..., dtype=torch.int32) of whole numbers kept as floats
 )
 """How torch says, before it computes anything, that an input must not require grad."""
 

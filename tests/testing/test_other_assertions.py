@@ -175,3 +175,12 @@ def test_a_right_backward_passes(f: object, dtype: torch.dtype) -> None:
     size = 4 if isinstance(f, models.Normalized) else 6
     f = f.to(dtype) if isinstance(f, nn.Module) else f
     assert assert_backward_correct(f, torch.randn(3, size, dtype=dtype), *more)
+
+
+def test_a_difference_of_running_sums_is_independent_up_to_roundoff() -> None:
+    x = torch.randn(40, requires_grad=True)
+    total = torch.cat([torch.zeros(1), x.cumsum(0)])
+    windows = total[3:] - total[:-3]  # every sum of three neighbors, by way of all that came before
+    assert assert_independent(d(windows)[20:], d(x)[:19])
+    with pytest.raises(Failed):
+        assert_independent(d(windows)[20:], d(x)[:21])

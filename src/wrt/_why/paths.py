@@ -10,7 +10,7 @@ from wrt._why.cause import key, ops
 
 SHAPE_ONLY = ops(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full "
-    "ZerosLike OnesLike Shape ShapeN Rank Size VarHandleOp backward register_hook result_type"
+    "ZerosLike OnesLike Shape ShapeN Rank Size VarHandleOp backward register_hook result_type grad"
 )
 """Take a tensor for its shape and type; nothing of its numbers goes on."""
 

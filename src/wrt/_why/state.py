@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -52,13 +52,22 @@ def _accumulated(question: Question, backwards: list[Event]) -> Iterator[Finding
     last = added[-1]
     if question.y not in last.values or np.allclose(held, fresh, rtol=1e-4, atol=1e-8):
         return
-    first = next(e for e in backwards if e.at <= last.at)
-    stepped = any(e.kind == "step" and first.at <= e.at <= last.at for e in events)
+    stepped = _stepped_on(question, last, events)
     worst = np.unravel_index(np.argmax(np.abs(held - fresh)), held.shape)
     at = f"[{', '.join(map(str, worst))}]" if worst else ""
     name = question.names[1]
     words = f"{name}.grad{at} holds {held[worst]:.4g}, while d({question.names[0]}) / d({name}){at} is {fresh[worst]:.4g}"
     yield question.finding("accumulated_grad", last.where, words, certain=stepped)
+
+
+def _stepped_on(question: Question, last: Event, events: Sequence[Event]) -> bool:
+    """Whether an optimizer took a step with the sum, after it had taken one with a part of it already."""
+    mine = _moments(question)
+    steps = [e.at for e in events if e.kind == "step" and mine.intersection(_all_moments(question, e.values))]
+    resets = [e.at for e in events if e.kind == "zero_grad" and mine.intersection(_all_moments(question, e.values))]
+    before = [at for at in steps if at <= last.at]
+    after = [at for at in steps if at > last.at and not any(last.at <= r <= at for r in resets)]
+    return bool(before) and bool(after)
 
 
 def _not_kept(question: Question, backwards: list[Event]) -> Iterator[Finding]:

@@ -1,57 +1,83 @@
-"""Everything that looks wrong in a run: every parameter and input that should have a gradient of every result."""
+"""Everything that looks wrong in a run: what the user trains, with respect to what it is trained by."""
 
 from __future__ import annotations
 
-from wrt._core.finding import Finding, Findings
+from collections.abc import Iterator
+
 from wrt._core.evidence import Evidence
+from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph
 from wrt._why.question import Question, spoken
 from wrt._why.why import examine
 
 MOST = 200
-EXPECTED = frozenset(["not_requires_grad", "not_indexed", "mask"])
-"""Right answers to a question that nobody asked: frozen layers, rows that are not in the batch, masks."""
+EXPECTED = frozenset(["not_requires_grad", "not_indexed", "mask", "invariant_output", "tie_subgradient"])
+"""Right answers to a question that nobody asked: frozen layers, rows that are not in the batch, a bias before a norm."""
 
 
 def survey(evidence: Evidence) -> Findings:
-    """What `why` finds for each leaf that requires grad, with respect to each result the user differentiates."""
-    graph = evidence.graph
+    """What `why` finds, with evidence, for each tensor that should have a gradient."""
     found: dict[tuple[str, str | None, int | None], Finding] = {}
-    for y in _results(evidence, graph):
-        shared: dict[int, object] | None = None
-        for x in _leaves(evidence, graph):
-            question = Question(evidence, y, x, (spoken(graph, y, "the result"), spoken(graph, x, "an input")))
-            if not question.route.reaches and not question.route.uses:
-                continue  # of another model, or of another step
-            if shared is not None:
-                question.__dict__["cotangents"] = shared  # one pass for all leaves
-            for finding in examine(question):
+    for ys, xs in _groups(evidence):
+        passes: dict[int, object] = {}
+        for x in xs[:MOST]:
+            for finding in _one(evidence, ys, x, passes):
                 if finding.certain and finding.cause not in EXPECTED:
                     found.setdefault((finding.cause, finding.file, finding.line), finding)
-            shared = question.__dict__.get("cotangents", shared)
     return Findings(tuple(found.values()), "why, for everything in this run")
 
 
-def _results(evidence: Evidence, graph: Graph) -> list[int]:
-    """What the user called backward on; otherwise what the run returned, or its last scalar."""
-    last = {e.where: e.values for e in evidence.events if e.kind == "backward"}
-    roots = [k for values in last.values() for k in values]  # of a loop, the last time round
-    if roots or graph.outputs:
-        return list(dict.fromkeys(roots or graph.outputs))
+def _one(evidence: Evidence, ys: list[int], x: int, passes: dict[int, object]) -> Iterator[Finding]:
+    """A tensor that any of several losses reaches is judged by those; otherwise by the last one."""
+    graph = evidence.graph
+    names = spoken(graph, x, "an input")
+    questions = [Question(evidence, y, x, (spoken(graph, y, "the result"), names)) for y in ys]
+    reached = [q for q in questions if q.route.connected]
+    for question in reached or questions[-1:]:
+        if question.y in passes:
+            question.__dict__["cotangents"] = passes[question.y]  # one pass for all of them
+        yield from examine(question)
+        passes[question.y] = question.__dict__.get("cotangents", passes.get(question.y))
+        if passes[question.y] is None:
+            del passes[question.y]
+
+
+def _groups(evidence: Evidence) -> Iterator[tuple[list[int], list[int]]]:
+    """Losses, and what they are to move: the parameters of the optimizer that steps next; without one, every leaf."""
+    events = [e for e in evidence.events if e.kind == "step" or (e.kind == "backward" and e.words[:1] == ("adds",))]
+    steps: dict[object, tuple[list[int], list[int]]] = {}  # of a loop, the last time round
+    losses: list[int] = []
+    for event in events:
+        if event.kind == "backward":
+            losses += event.values
+        elif losses:
+            steps[event.where] = (list(dict.fromkeys(losses)), list(event.values))
+            losses = []
+    if steps:
+        yield from steps.values()
+        return
+    ys = list(dict.fromkeys(losses)) or _results(evidence.graph)
+    if ys:
+        yield ys, _leaves(evidence)
+
+
+def _results(graph: Graph) -> list[int]:
+    """What the run returned, or the last thing it made."""
+    if graph.outputs:
+        return list(dict.fromkeys(graph.outputs))
     used = {k for node in graph.nodes for k in node.inputs}
     ends = [k for node in graph.nodes for k in node.outputs if k not in used and "float" in graph.tensors[k].dtype]
     return ends[-1:]
 
 
-def _leaves(evidence: Evidence, graph: Graph) -> list[int]:
-    """Tensors that were made to have a gradient."""
+def _leaves(evidence: Evidence) -> list[int]:
+    """Tensors that were made to have a gradient, as they are last."""
+    graph = evidence.graph
+    last = {evidence.moments(k)[-1]: k for k in graph.tensors}
     found = []
-    latest = {k: evidence.moments(k)[-1] for k in graph.tensors}
-    last = {first: k for k, first in latest.items()}  # a parameter has a new value after every step: ask about the last
     for tensor in graph.tensors.values():
         node = graph.producer(tensor.id)
         made = node is None or not node.inputs or node.op.startswith("Parameter")
         if made and tensor.requires_grad:
             found.append(last.get(tensor.id, tensor.id))
-    return found[:MOST]
-
+    return found

@@ -180,4 +180,19 @@ def _moves_x(question: Question, node: Node, kink: np.ndarray) -> bool:
     back = question.evidence.local(node, [np.where(kink, 1.0, 0.0), *[None] * (len(node.outputs) - 1)])
     mine = question.gradient
     touched = [g for k, g in zip(node.inputs, back, strict=True) if k in question.route.gradient and g is not None]
-    return mine is not None and bool(mine[question.mask].any()) and any(g.any() for g in touched)
+    if mine is None or not mine[question.mask].any() or not any(g.any() for g in touched):
+        return False
+    return not _same_either_way(question, node, kink)
+
+
+def _same_either_way(question: Question, node: Node, kink: np.ndarray) -> bool:
+    """Whether x moves all inputs of a tie alike, as in min(r * a, clamp(r) * a): then it does not matter which is taken."""
+    felt = question.cotangents.get(node.outputs[0])
+    inputs = [k for k in dict.fromkeys(node.inputs) if k in question.route.gradient]
+    shapes = {question.evidence.graph.tensors[k].shape for k in inputs}
+    if felt is None or len(inputs) < 2 or shapes != {felt.shape}:
+        return False
+    seed = np.where(kink, felt, 0.0)
+    ways = [question.evidence.cotangents(k, seed).get(question.route.x) for k in inputs]
+    first = ways[0]
+    return first is not None and all(w is not None and np.allclose(w, first, rtol=1e-3, atol=1e-7) for w in ways[1:])

@@ -141,6 +141,9 @@ class TensorFlowEvidence:
         if not self._watched.isdisjoint(node.inputs) and node.gradient in ("yes", "custom"):
             self._watched.update(node.outputs)
 
+    def _is_variable(self, number: int) -> bool:
+        return self.log.tensors[number][1] == compat.RESOURCE
+
     def _trainable(self, number: int) -> bool:
         for value in self.recording._values.values():
             if value.key.variable is not None and number in (value.key.number, self.recording.number(value)):
@@ -186,6 +189,10 @@ class TensorFlowEvidence:
             return "late_requires_grad", place(*late[0][1]) if late[0][1] else None, "it had been used before it was watched"
         if not self._trainable(tensor):
             return "not_requires_grad", None, "the variable has trainable=False, so no tape watches it by itself"
+        if self._is_variable(tensor):
+            read = next((n for n in self.graph.nodes if tensor in n.inputs and n.outputs), None)
+            if read is not None:
+                return "tape_closed", self.outside(read), "the variable was read where the tape does not look"
         reassigned = self._was_variable(tensor)
         if reassigned is not None:
             return "variable_reassigned_to_tensor", reassigned, "the name meant a tf.Variable before, and means a tensor since"

@@ -19,9 +19,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.listen import Listener
+from wrt._backends.torch.twins import is_twin_source
 from wrt._core.evidence import Event
 from wrt._core.where import place, spot, user_files
-
 
 
 class Events:
@@ -31,7 +31,8 @@ class Events:
         self.listener = listener
         self.noted: list[Event] = []
         self.freed: dict[Any, Event] = {}
-        self.optimizers: dict[int, tuple[int, ...]] = {}  # the optimizer's id -> ids of its parameters
+        self._twins: set[Any] = set()
+        self._looked = 0
 
     def note(self, kind: str, frame: FrameType | None, values: tuple[int, ...] = (), words: tuple[str, ...] = ()) -> Event:
         found = spot(frame)
@@ -40,7 +41,7 @@ class Events:
         return event
 
     def number(self, tensor: torch.Tensor) -> int:
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+        with torch._C.DisableTorchFunction():
             return self.listener.entry(tensor).number
 
     # ---------------------------------------------------------------- what happens
@@ -51,7 +52,7 @@ class Events:
             return
         given = self.number(data)
         listener = self.listener
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+        with torch._C.DisableTorchFunction():
             entry = listener.entry(parameter)
         if entry.operation is None:
             entry.operation = len(listener.operations)
@@ -60,11 +61,7 @@ class Events:
 
     def backward(self, roots: Any, retain: bool, inputs: Any, accumulate: bool, frame: FrameType | None) -> None:
         """The user's backward is about to run."""
-        nodes = [compat.node_of(root) for root in roots]
-        reached: set[Any] = set()
-        for node in nodes:
-            if node is not None and node not in reached:
-                reached.update(compat.reachable(node))
+        reached = self._own(roots)
         blocked = next((self.freed[node] for node in reached if node in self.freed), None)
         if blocked is not None:
             raise RuntimeError(compat.Words.FREED_IN_FULL)
@@ -77,6 +74,23 @@ class Events:
         event = self.note("backward", frame, values, words)
         if not retain:
             self.freed.update((node, event) for node in reached if compat.keeps_tensors(node))
+
+    def _own(self, roots: Any) -> set[Any]:
+        """The nodes of the user's own graph behind these: what hangs on twins would not be there without a recording."""
+        values = self.listener.values
+        for value in values[self._looked :]:
+            if value.node is not None and not value.requires_grad:
+                self._twins.add(value.node)
+        self._looked = len(values)
+        waiting = [node for root in roots if (node := compat.node_of(root)) is not None]
+        reached = set(waiting)
+        while waiting:
+            for upstream, _ in waiting.pop().next_functions:
+                if upstream is None or upstream in reached or upstream in self._twins or is_twin_source(upstream):
+                    continue
+                reached.add(upstream)
+                waiting.append(upstream)
+        return reached
 
     def optimizer(self, optimizer: Any, kind: str, frame: FrameType | None) -> None:
         """Built, stepped, or asked to reset gradients."""
@@ -109,31 +123,31 @@ def _parameters(events: Events, here: Callable[[], bool]) -> Iterator[None]:
             events.wrapped(data, made, sys._getframe(1))
         return made
 
-    torch.nn.Parameter.__new__ = new  # type: ignore[method-assign]
+    torch.nn.Parameter.__new__ = new
     try:
         yield
     finally:
-        torch.nn.Parameter.__new__ = original  # type: ignore[method-assign]
+        torch.nn.Parameter.__new__ = original
 
 
 @contextmanager
 def _backwards(events: Events, here: Callable[[], bool]) -> Iterator[None]:
     """Stand in front of the one call through which every backward of the user's goes."""
-    original: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    original: Any = torch.autograd._engine_run_backward
 
     def run(roots: Any, seeds: Any, retain: Any, create: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
         if not here() or _is_ours(frame):
             return original(roots, seeds, retain, create, inputs, *args, **kwargs)
-        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+        with torch._C.DisableTorchFunction():
             events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
         return original(roots, seeds, True, create, inputs, *args, **kwargs)
 
-    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run
     try:
         yield
     finally:
-        torch.autograd._engine_run_backward = original  # type: ignore[attr-defined]
+        torch.autograd._engine_run_backward = original
 
 
 @contextmanager
@@ -155,12 +169,12 @@ def _optimizers(events: Events, here: Callable[[], bool]) -> Iterator[None]:
         if here():
             events.optimizer(self, "step", sys._getframe(1))
 
-    base.__init__, base.zero_grad = built, reset  # type: ignore[method-assign]
+    base.__init__, base.zero_grad = built, reset
     handle = register_optimizer_step_post_hook(stepped)
     try:
         yield
     finally:
-        base.__init__, base.zero_grad = init, zero  # type: ignore[method-assign]
+        base.__init__, base.zero_grad = init, zero
         handle.remove()
 
 

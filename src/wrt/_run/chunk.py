@@ -15,6 +15,9 @@ def chunk_size(ask: Ask) -> int:
     """Rows (or columns) per call."""
     per_row = max(ask.y.size, *(value.size for value in ask.x.values), 1) * ask.y.record.backend.arrays.itemsize(ask.y)
     lines = max(ask.m, 1)
+    accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
+    if accelerated is not None and accelerated(ask.y):  # many small calls leave a GPU idle: as much as comfortably fits
+        return max(1, min(max(lines, ask.n), MOST_BYTES // per_row))
     if lines * per_row <= AT_ONCE and lines <= MOST_AT_ONCE:
         return lines
     wanted = min(max(TARGET // per_row, FEWEST), MOST)

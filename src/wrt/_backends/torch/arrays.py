@@ -181,6 +181,10 @@ class TorchArrays:
     def is_complex(self, value: Value) -> bool:
         return bool(value.dtype.is_complex)
 
+    def accelerated(self, value: Value) -> bool:
+        """Whether sweeps run on a device that wants large batches."""
+        return bool(value.key.device.type != "cpu")
+
     def free_memory(self, value: Value) -> int:
         if value.key.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(value.key.device)

@@ -1,0 +1,67 @@
+"""An axis that follows another: same index, windows, strides, dilation, wrapping; and how far apart rows may share a pass."""
+
+import numpy as np
+import pytest
+
+from wrt._sparsity.links import Link, column_period, follow, period
+from wrt._sparsity.samples import spread_rows
+
+
+def touched(index, length, offsets, up=1, down=1, wrap=False):
+    table = np.zeros((len(index), length), dtype=bool)
+    for s, r in enumerate(index):
+        spots = r * up // down + np.asarray(offsets)
+        spots = spots % length if wrap else spots[(spots >= 0) & (spots < length)]
+        table[s, spots] = True
+    return table
+
+
+@pytest.mark.parametrize(
+    ("of_y", "of_x", "offsets", "up", "down", "wrap"),
+    [
+        (50, 50, (0,), 1, 1, False),
+        (50, 50, (-1, 0, 1), 1, 1, False),
+        (50, 50, (-1, 0, 1), 1, 1, True),
+        (50, 50, (-4, -2, 0, 2, 4), 1, 1, False),
+        (25, 50, (-1, 0, 1), 2, 1, False),
+        (50, 25, (0, 1), 1, 2, False),
+        (24, 100, (3,), 2, 1, False),
+        (44, 50, (0, 1, 2, 3, 4, 5, 6), 1, 1, False),
+    ],
+)
+def test_the_link_behind_the_samples_is_found(of_y, of_x, offsets, up, down, wrap):
+    index = spread_rows((of_y,), 12)
+    link = follow(0, 0, index, touched(index, of_x, offsets, up, down, wrap), (of_y, of_x))
+    assert link is not None
+    assert (link.up, link.down, link.offsets, link.wrap) == (up, down, offsets, wrap)
+
+
+def test_an_axis_that_is_touched_everywhere_follows_nothing():
+    index = spread_rows((50,), 12)
+    assert follow(0, 0, index, np.ones((len(index), 50), dtype=bool), (50, 50)) is None
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("length", [12, 13, 15, 16, 31])
+@pytest.mark.parametrize("offsets", [(0,), (-1, 0, 1), (-2, 0, 2), (0, 5)])
+def test_rows_of_one_pass_never_meet_and_no_smaller_period_does(length, offsets, wrap):
+    link = Link(0, 0, 1, 1, offsets, wrap)
+
+    def meets(k):
+        for color in range(k):
+            rows = np.arange(color, length, k)
+            counts = touched(rows, length, offsets, wrap=wrap).sum(0)
+            if (counts > 1).any():
+                return True
+        return False
+
+    found = period(link, length, length)
+    assert not meets(found)
+    assert found == 1 or meets(found - 1) or found <= len(offsets)
+
+
+@pytest.mark.parametrize("offsets", [(0,), (-1, 0, 1), (-2, 0, 2)])
+def test_columns_of_one_pass_are_never_touched_by_one_row(offsets):
+    table = touched(np.arange(20), 20, offsets)
+    k = column_period(Link(0, 0, 1, 1, offsets, False), 20)
+    assert all(table[:, color::k].sum(1).max() <= 1 for color in range(k))

@@ -81,6 +81,9 @@ class Evidence(Protocol):
     def via(self, node: Node) -> str:
         """The library function that the user's line called, where one made the operation: `norm`, `sample`."""
 
+    def gradient(self, y: int, seed: Numbers, x: int) -> Numbers | None:
+        """The gradient of sum(seed * y) with respect to one value: a plain pass."""
+
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
         """The gradient of sum(seed * y) with respect to every value on the way, by one pass of the engine."""
 

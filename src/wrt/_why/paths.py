@@ -10,9 +10,14 @@ from wrt._why.cause import key, ops
 
 SHAPE_ONLY = ops(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full "
-    "ZerosLike OnesLike Shape ShapeN Rank Size VarHandleOp backward register_hook result_type grad"
+    "ZerosLike OnesLike Shape ShapeN Rank Size VarHandleOp backward register_hook result_type"
 )
 """Take a tensor for its shape and type; nothing of its numbers goes on."""
+
+
+def carries_numbers(node: Node) -> bool:
+    """Whether the result is computed from the numbers of the inputs; `.grad` only hangs on its tensor."""
+    return node.op != "grad" and key(node.op) not in SHAPE_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def follow(evidence: Evidence, y: int, x: int, start: int | None = None) -> Rout
     for node in graph.nodes:
         if start is not None and node.id > start:
             route.gradient.add(x)
-        if key(node.op) in SHAPE_ONLY or route.value.isdisjoint(node.inputs):
+        if not carries_numbers(node) or route.value.isdisjoint(node.inputs):
             continue
         if x in node.inputs:
             route.uses.append(node)
@@ -96,6 +101,6 @@ def upstream(graph: Graph, y: int) -> set[int]:
     """Every value that y was computed from, itself included."""
     needed = {y}
     for node in reversed(graph.nodes):
-        if key(node.op) not in SHAPE_ONLY and not needed.isdisjoint(node.outputs):
+        if carries_numbers(node) and not needed.isdisjoint(node.outputs):
             needed.update(k for k in node.inputs)
     return needed

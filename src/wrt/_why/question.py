@@ -59,9 +59,11 @@ class Question:
     def cotangents(self) -> dict[int, Numbers | None]:
         return self.evidence.cotangents(self.y, self.seed)
 
-    @property
+    @cached_property
     def gradient(self) -> Numbers | None:
-        return self.cotangents.get(self.route.x)
+        if "cotangents" in self.__dict__:
+            return self.cotangents.get(self.route.x)
+        return self.evidence.gradient(self.y, self.seed, self.route.x)
 
     @property
     def mask(self) -> npt.NDArray[np.bool_]:

@@ -51,9 +51,12 @@ def is_zero(question: Question) -> bool:
         return False
     if not asked.any():
         return True
-    largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
-    if np.max(np.abs(asked)) > 1e-4 * largest:
+    if np.max(np.abs(asked)) > 1e-3 * np.max(np.abs(question.seed)):
         return False
+    largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
+    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
+    if np.max(np.abs(asked)) > 100 * epsilon * largest or len(question.route.path) > 40:
+        return False  # too large for roundoff; or small for another reason, the length of the way
     cleaned = _without_roundoff(question)
     if cleaned is None or cleaned[question.route.x][question.mask].any():
         return False
@@ -92,6 +95,8 @@ def _inner_size(
     question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
 ) -> list[Numbers | None]:
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
+    if _elementwise(node):
+        return [None if g is None else np.abs(g) for g in pulled]
     signs = [None if c is None else c * random_signs(1, max(1, c.size), 31)[0][: c.size].reshape(c.shape) for c in arrives]
     mixed = question.evidence.local(node, signs)
     sizes: list[Numbers | None] = []
@@ -99,7 +104,7 @@ def _inner_size(
         if g is None or other is None or not np.all(np.isfinite(other)):
             sizes.append(None if g is None else np.abs(g))
         else:
-            level = float(np.max(np.abs(other))) if g.size and not _elementwise(node) else 0.0
+            level = float(np.max(np.abs(other))) if g.size else 0.0
             sizes.append(np.maximum(np.abs(g), level))
     return sizes
 

@@ -115,13 +115,21 @@ class TorchEvidence:
             return None if later is None else self.tensor(later)
         return entry()
 
+    def gradient(self, y: int, seed: Numbers, x: int) -> Numbers | None:
+        out, into = self.edge(y), self.edge(x)
+        if out is None or into is None:
+            return None
+        if compat.same_edge(out, into):
+            return np.asarray(seed, dtype=np.float64)
+        with _quiet():
+            return _numbers(torch.autograd.grad([out], [into], [_like(seed, out)], retain_graph=True, allow_unused=True)[0])
+
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
         out = self.edge(y)
         if out is None:
             return {}
         numbers, edges = self._edges(out)
-        seeds = torch.as_tensor(seed).to(compat.edge_dtype(out)).reshape(compat.edge_shape(out))
-        seeds = seeds.to(out.node._input_metadata[out.output_nr].device)
+        seeds = _like(seed, out)
         with _quiet():
             pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True)
         found: dict[int, Numbers | None] = {k: _numbers(g) for k, g in zip(numbers, pulled, strict=True)}

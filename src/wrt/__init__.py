@@ -1,24 +1,47 @@
 """wrt ("with respect to"): the derivative of anything with respect to anything, in PyTorch, TensorFlow and JAX."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from wrt import errors
-from wrt._core.finding import Finding, Findings
 from wrt._notation.d import Differential, d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
-from wrt._notation.notebook import load_ipython_extension
-from wrt._notation.why import check, explain_cause, why
 from wrt._run.options import options
-from wrt._study.field import Field, receptive_field
-from wrt._study.flow import Flow, flow
-from wrt._study.steering import Steered, steer
-from wrt._study.watching import Watch, watch
+
+if TYPE_CHECKING:
+    from wrt._core.finding import Finding, Findings
+    from wrt._notation.notebook import load_ipython_extension
+    from wrt._notation.why import check, explain_cause, why
+    from wrt._study.field import Field, receptive_field
+    from wrt._study.flow import Flow, flow
+    from wrt._study.steering import Steered, steer
+    from wrt._study.watching import Watch, watch
+
+_WHEN_ASKED = {
+    "Field": "_study.field",
+    "Finding": "_core.finding",
+    "Findings": "_core.finding",
+    "Flow": "_study.flow",
+    "Steered": "_study.steering",
+    "Watch": "_study.watching",
+    "check": "_notation.why",
+    "explain_cause": "_notation.why",
+    "flow": "_study.flow",
+    "load_ipython_extension": "_notation.notebook",
+    "receptive_field": "_study.field",
+    "steer": "_study.steering",
+    "watch": "_study.watching",
+    "why": "_notation.why",
+}
+"""What most programs never use is imported when it is first named: `import wrt` stays light."""
 
 __all__ = [
     "Derivative",
     "Differential",
+    "Field",
     "Finding",
     "Findings",
-    "Field",
     "Flow",
     "Handle",
     "Steered",
@@ -41,3 +64,14 @@ __all__ = [
     "why",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHEN_ASKED:
+        raise AttributeError(f"module 'wrt' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"wrt.{_WHEN_ASKED[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.ask import Ask
-from wrt._core.finding import Findings
 from wrt._core.index import Elements, Shape, split
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
-from wrt._notation.examined import of_derivative
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
 from wrt._notation.tree import Tree
@@ -23,6 +21,8 @@ from wrt.errors import NotATensor, WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from wrt._core.finding import Findings
 
 
 class Derivative:
@@ -274,6 +274,8 @@ class Derivative:
 
     def why(self) -> Findings:
         """Why this derivative is missing, zero, not finite or wrong; false when nothing is. Needs a recording."""
+        from wrt._notation.examined import of_derivative  # why is rarely asked, and not small
+
         return of_derivative(self._y, self.rows, self._sides[0])
 
     @property

@@ -17,7 +17,6 @@ from wrt._core.peek import forget_locals
 from wrt._core.protocol import Recording
 from wrt._core.value import Value
 from wrt._core.where import Where
-from wrt._why.survey import survey
 from wrt.errors import NotATensor, NotRecorded
 
 
@@ -138,6 +137,8 @@ class Trace:
 
     def why(self) -> Findings:
         """Everything that looks wrong in this run: parameters and inputs without a proper gradient, and the reason."""
+        from wrt._why.survey import survey  # rarely asked, and not small
+
         return survey(self._one.evidence())
 
     def save(self, path: str | Path) -> None:

@@ -76,7 +76,10 @@ def models(quick: bool) -> dict[str, Build]:
         "hand-written LSTM": lambda: (HandLSTM(), {"xs": torch.randn(8, 4)}),
         "U-Net": lambda: (UNet(), {"x": torch.randn(2, 1, 16, 16)}),
         "nn.LSTM": lambda: (nn.LSTM(5, 6, num_layers=2, bidirectional=True), {"input": torch.randn(4, 2, 5)}),
-        "nn.Transformer": lambda: (nn.Transformer(16, 2, 1, 1, 32, batch_first=True), {"src": torch.randn(1, 5, 16), "tgt": torch.randn(1, 4, 16)}),
+        "nn.Transformer": lambda: (
+            nn.Transformer(16, 2, 1, 1, 32, batch_first=True),
+            {"src": torch.randn(1, 5, 16), "tgt": torch.randn(1, 4, 16)},
+        ),
     }
     wanted = dict(list(TRANSFORMERS.items())[:1]) if quick else TRANSFORMERS
     for name, (config, model, sizes) in wanted.items():
@@ -128,7 +131,8 @@ def check(name: str, build: Build) -> list[str]:
     answer = (d(output)[(0,) * output.ndim] / d(t[next(iter(truth))])).value if truth else None
     if answer is not None and not torch.isfinite(answer).all():
         problems.append("a derivative is not finite")
-    print(f"{name:20s} {len(t.names):4d} names, {sum(map(len, truth.values())):3d} module outputs equal, {lines}/{nodes} nodes with a line")
+    compared = sum(map(len, truth.values()))
+    print(f"{name:20s} {len(t.names):4d} names, {compared:3d} module outputs compared, {lines}/{nodes} nodes with a line")
     return [f"{name}: {problem}" for problem in problems]
 
 

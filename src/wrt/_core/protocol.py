@@ -19,8 +19,8 @@ from wrt._core.value import Side, Value
 from wrt._core.where import Where
 
 if TYPE_CHECKING:
-    from wrt._core.evidence import Evidence
     from wrt._core.bindings import Binding, Bindings
+    from wrt._core.evidence import Evidence
 
 Array = Any  # a tensor of the framework; the layers above never look inside
 
@@ -110,9 +110,6 @@ class Recording(Record, Protocol):
 
     def evidence(self) -> Evidence:
         """The run under examination, for `why` and `check`."""
-
-    def numbered(self, value: Value) -> int | None:
-        """Which tensor of the graph a Value is."""
 
     def line_of(self, made: Any) -> Where | None:
         """The user's line that made a tensor, or a node of the framework's own graph where it has one."""

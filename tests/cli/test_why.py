@@ -51,7 +51,8 @@ def test_a_question_is_answered_with_the_line(tmp_path):
 
 def test_without_a_question_everything_is_looked_at(tmp_path):
     result = run(tmp_path, CUT)
-    assert result.exit_code == 1 and "[detach]" in result.output
+    assert result.exit_code == 1
+    assert "[detach]" in result.output
 
 
 def test_a_healthy_script_ends_with_zero(tmp_path):
@@ -62,7 +63,9 @@ def test_a_healthy_script_ends_with_zero(tmp_path):
 
 def test_an_exception_is_explained(tmp_path):
     result = run(tmp_path, DIES)
-    assert result.exit_code == 1 and "train.py:4" in result.output and "[view_inplace]" in result.output
+    assert result.exit_code == 1
+    assert "train.py:4" in result.output
+    assert "[view_inplace]" in result.output
 
 
 def test_json_is_for_programs(tmp_path):
@@ -76,5 +79,6 @@ def test_a_question_nobody_can_read_ends_with_two(tmp_path):
 
 def test_a_cause_is_explained():
     result = CliRunner().invoke(app, ["explain-cause", "detach"])
-    assert result.exit_code == 0 and result.output.startswith("detach: .detach() cuts the path")
+    assert result.exit_code == 0
+    assert result.output.startswith("detach: .detach() cuts the path")
     assert CliRunner().invoke(app, ["explain-cause", "detch"]).exit_code == 2

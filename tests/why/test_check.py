@@ -75,7 +75,8 @@ def test_a_wrong_backward_is_named(kind, seed):
     found = wrt.check(network(mixing(kind), seed, dtype), torch.randn(3, 4).to(dtype))
     assert found
     assert all("Mix" in finding.sentence for finding in found), str(found)
-    assert found[0].certain and found[0].file == __file__
+    assert found[0].certain
+    assert found[0].file == __file__
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -1,6 +1,5 @@
 """Mistakes in torch, and healthy programs that look like them."""
 
-# ruff: noqa: F841
 from __future__ import annotations
 
 import copy
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributions import Bernoulli, Categorical, Gamma, Normal
+from torch.distributions import Bernoulli, Categorical, Gamma
 
 from tests.why._programs import Programs
 

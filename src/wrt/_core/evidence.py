@@ -51,8 +51,13 @@ class Again:
 class Evidence(Protocol):
     """One recorded run under examination."""
 
-    graph: Graph
-    events: Sequence[Event]
+    @property
+    def graph(self) -> Graph:
+        """The run as plain data; it may know more operations than the recording's own."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What changed beside the operations, in order."""
 
     def moments(self, tensor: int) -> list[int]:
         """The values one tensor object has had, the latest first: a write in place gives it a new one."""

@@ -20,11 +20,11 @@ def _why(shell: Any) -> Any:
             result = shell.run_cell(cell)
         error = result.error_in_exec or result.error_before_exec
         if error is not None:
-            print(examine(error))
+            print(examine(error))  # noqa: T201 - a cell answers below itself
         elif line.strip():
             y, x = (shell.ev(part) for part in line.split(","))
-            print(examine(y, x))
+            print(examine(y, x))  # noqa: T201
         else:
-            print(t.why())
+            print(t.why())  # noqa: T201
 
     return why

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import CellType, ModuleType
 from typing import Any
 
 from wrt import _backends
@@ -227,6 +228,11 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             tree = backend.tree(candidate)
             if tree is not None and any(backend.owns(leaf) for leaf in tree[0]):
                 return backend
+    for candidate in _held(f):
+        for backend in backends:
+            package = candidate.__name__.split(".")[0] if isinstance(candidate, ModuleType) else ""
+            if package == _backends.FRAMEWORKS[backend.name] or (not package and backend.owns(candidate)):
+                return backend
     if len(backends) == 1:
         return backends[0]
     raise NotATensor(
@@ -234,6 +240,15 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         f"none of its {len(args) + len(kwargs)} arguments is a tensor, and {len(backends)} frameworks are imported",
         "give it tensors as arguments, or use `with wrt.record() as t:`",
     )
+
+
+def _held(f: Any) -> list[Any]:
+    """What a function without arguments works on: what it closes over, and the globals it names."""
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return []
+    cells = [cell.cell_contents for cell in f.__closure__ or () if cell != CellType()]
+    return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
 
 
 def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:

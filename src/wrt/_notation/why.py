@@ -12,7 +12,7 @@ from wrt._core.index import Elements
 from wrt._core.value import Value
 from wrt._notation.d import Differential
 from wrt._notation.examined import between, unknown
-from wrt._notation.trace import Handle, Trace, trace
+from wrt._notation.trace import Handle, trace
 from wrt._why.cause import causes
 from wrt._why.check import check as examine_operations
 from wrt._why.raised import raised
@@ -71,7 +71,9 @@ def check(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Findings:
 def whole_number(x: int) -> Findings:
     """A Python int that was given to a function is no floating-point tensor, and never became one."""
     cause = causes()["int_input"]
-    found = Finding("int_input", f"{x!r} is a whole number: {cause.means}", evidence=f"a Python {type(x).__name__}", remedy=cause.remedy)
+    found = Finding(
+        "int_input", f"{x!r} is a whole number: {cause.means}", evidence=f"a Python {type(x).__name__}", remedy=cause.remedy
+    )
     return Findings((found,), f"why d(y) / d({x!r})")
 
 

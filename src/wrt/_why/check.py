@@ -5,6 +5,7 @@ from __future__ import annotations
 from wrt._core.evidence import Evidence
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Node
+from wrt._core.where import Where
 from wrt._why.cause import causes, key, ops
 from wrt._why.local_check import deliberate, mismatch, pulls
 
@@ -35,11 +36,18 @@ def _is_checkable(node: Node) -> bool:
     return node.gradient in ("yes", "custom") and node.write is None and bool(node.inputs) and key(node.op) not in SYMMETRIC
 
 
-def _finding(node: Node, words: str, custom: str, rule: object, *, certain: bool) -> Finding:
+def _finding(node: Node, words: str, custom: str, rule: Where | None, *, certain: bool) -> Finding:
     cause = causes()["custom_backward_wrong"]
     name = custom or node.op
     where = rule if custom and rule is not None else node.where
     sentence = f"the backward of {name} disagrees with its forward"
     if not custom:
         sentence += f" (an operation of the framework, called at {node.where})"
-    return Finding(cause.slug, sentence, where, certain, words, cause.remedy if custom else "avoid this output, or give it a derivative of your own")  # type: ignore[arg-type]
+    return Finding(
+        cause.slug,
+        sentence,
+        where,
+        certain,
+        words,
+        cause.remedy if custom else "avoid this output, or give it a derivative of your own",
+    )

@@ -57,7 +57,9 @@ def pulls(evidence: Evidence, node: Node, seeds: list[Numbers | None] | None = N
     shapes = [evidence.graph.tensors[k].shape for k in node.outputs]
     found = []
     for round_ in range(2):
-        given = seeds if round_ == 0 and seeds is not None else [_random(s, 11 + round_) for s in shapes]
+        given: list[Numbers | None] = [_random(s, 11 + round_) for s in shapes]
+        if round_ == 0 and seeds is not None:
+            given = seeds
         try:
             found.append(Pulled(given, evidence.local(node, given)))
         except Exception:
@@ -79,7 +81,9 @@ def mismatch(evidence: Evidence, node: Node, again: Again, pulled: list[Pulled])
         again = replace(again, precision=1.2e-7)
     worst: Mismatch | None = None
     for one in pulled:
-        weights = [w if w is not None and h is not None and w.shape == h.shape else None for w, h in zip(one.weights, here, strict=False)]
+        weights = [
+            w if w is not None and h is not None and w.shape == h.shape else None for w, h in zip(one.weights, here, strict=False)
+        ]
         for place, number in enumerate(again.numbers):
             returned = one.gradients[node.inputs.index(number)]
             found = _input(evidence, node, again, place, weights, returned)
@@ -211,7 +215,8 @@ class _Probe:
 
 def _random(shape: tuple[int, ...], seed: int) -> Numbers:
     size = int(np.prod(shape)) if shape else 1
-    return random_signs(1, max(1, size), seed)[0][:size].reshape(shape)
+    signs: Numbers = random_signs(1, max(1, size), seed)[0][:size].reshape(shape)
+    return signs
 
 
 def _tolerance(evidence: Evidence, node: Node, again: Again) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._why.cause import by_operation, key, ops
@@ -36,7 +39,9 @@ def _births(question: Question) -> list[Node]:
         seen.add(value)
         for node in question.route.consumers(value):
             arrives = [question.cotangents.get(k) for k in node.outputs]
-            if _makes(question, node, value, [None if c is None else np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0) for c in arrives]):
+            if _makes(
+                question, node, value, [None if c is None else np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0) for c in arrives]
+            ):
                 if node not in found:
                     found.append(node)
             elif _makes(question, node, value, arrives):
@@ -50,9 +55,9 @@ def _births(question: Question) -> list[Node]:
     return sorted(found, key=rank)
 
 
-def _makes(question: Question, node: Node, value: int, arrives: list[object]) -> bool:
+def _makes(question: Question, node: Node, value: int, arrives: Sequence[Numbers | None]) -> bool:
     """Whether the operation's own pull of these cotangents is not finite at this input."""
-    pulled = question.evidence.local(node, arrives)  # type: ignore[arg-type]
+    pulled = question.evidence.local(node, arrives)
     mine = [g for number, g in zip(node.inputs, pulled, strict=True) if number == value and g is not None]
     return any(not np.all(np.isfinite(g)) for g in mine)
 
@@ -82,7 +87,9 @@ def _born(question: Question, node: Node) -> Finding:
     slug, words = _own_cause(question, node)
     discarding = _discarded_by(question, node) if armed else None
     if discarding is not None:
-        words = f"the slope of {node.op} is not finite here, and {discarding.op} at {discarding.where} discards the branch: 0 * inf"
+        words = (
+            f"the slope of {node.op} is not finite here, and {discarding.op} at {discarding.where} discards the branch: 0 * inf"
+        )
         return question.finding("where_nan_trap", node, words, certain=True, also=(slug,))
     dtype = evidence.graph.tensors[node.inputs[0]].dtype
     guard = evidence.graph.producer(node.inputs[0]) if node.inputs else None

@@ -67,7 +67,9 @@ def _ratios(question: Question) -> list[tuple[Node, float]]:
         arrives = [question.cotangents.get(k) for k in node.outputs]
         before = max((float(np.max(np.abs(c))) for c in arrives if c is not None and c.size), default=0.0)
         pulled = question.evidence.local(node, arrives)
-        carried = [g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient and g is not None and g.size]
+        carried = [
+            g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient and g is not None and g.size
+        ]
         after = max((float(np.max(np.abs(g))) for g in carried), default=0.0)
         if before > 0 and after > 0:
             found.append((node, after / before))

@@ -22,7 +22,9 @@ def recomputed(question: Question) -> Finding | None:
             there = graph.producer(other)
             assert there is not None
             name = question.names[1]
-            words = f"{question.names[0]} comes from another tensor, made at {there.where} by the same operations on the same inputs"
+            words = (
+                f"{question.names[0]} comes from another tensor, made at {there.where} by the same operations on the same inputs"
+            )
             sentence = f"{name} was computed a second time; {question.names[0]} was made from the first"
             certain = _same_numbers(question, other)
             return question.finding("recomputed_tensor", node, words, certain=certain, sentence=sentence)

@@ -18,12 +18,12 @@ def unpulled(question: Question, error: Exception | None) -> Finding:
         if slug in ("no_reverse_rule", "host_callback"):
             words = str(error).strip().splitlines()[0][:160] if error else f"{node.op} passes no gradient back"
             return question.finding(slug, node, words, certain=True)
-    node = _silent(question) if error is None else None
-    if node is not None:
-        again = question.evidence.again(node)
-        where = again.rule if again is not None and again.rule is not None else node.where
-        words = f"the backward of {node.op} returns None for what comes from {question.names[1]}"
-        slug = "custom_backward_none" if node.gradient == "custom" else "no_derivative"
+    silent = _silent(question) if error is None else None
+    if silent is not None:
+        again = question.evidence.again(silent)
+        where = again.rule if again is not None and again.rule is not None else silent.where
+        words = f"the backward of {silent.op} returns None for what comes from {question.names[1]}"
+        slug = "custom_backward_none" if silent.gradient == "custom" else "no_derivative"
         return question.finding(slug, where, words, certain=True)
     said = raised(error) if error is not None else None
     if said:
@@ -38,7 +38,10 @@ def _silent(question: Question) -> Node | None:
         arrives = [question.cotangents.get(k) for k in node.outputs]
         if all(c is None for c in arrives):
             continue
-        filled = [np.ones(question.evidence.graph.tensors[k].shape) if c is None else c for k, c in zip(node.outputs, arrives, strict=True)]
+        filled = [
+            np.ones(question.evidence.graph.tensors[k].shape) if c is None else c
+            for k, c in zip(node.outputs, arrives, strict=True)
+        ]
         pulled = question.evidence.local(node, filled)
         wanted = [g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient]
         if wanted and all(g is None for g in wanted):

@@ -94,10 +94,11 @@ def _double_softmax(question: Question) -> Iterator[Finding]:
             continue
         maker = _made_by(question, node.inputs[0])
         twice = SIGMOID if "withlogits" in key(node.op) and "binary" in key(node.op) else SOFTMAX
-        if maker is not None and key(maker.op) in twice and key(node.op) not in SOFTMAX - {"logsoftmax"}:
-            if graph.tensors[maker.outputs[0]].shape[-1:] == graph.tensors[node.inputs[0]].shape[-1:]:
-                words = f"{node.op} at {node.where} takes the output of {maker.op} for logits"
-                yield question.finding("double_softmax", maker, words, certain=True)
+        if maker is None or key(maker.op) not in twice or key(node.op) in SOFTMAX:
+            continue
+        if graph.tensors[maker.outputs[0]].shape[-1:] == graph.tensors[node.inputs[0]].shape[-1:]:
+            words = f"{node.op} at {node.where} takes the output of {maker.op} for logits"
+            yield question.finding("double_softmax", maker, words, certain=True)
 
 
 def _made_by(question: Question, value: int) -> Node | None:
@@ -131,7 +132,7 @@ def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         together = np.broadcast_shapes(a, b)
     except ValueError:
         return False
-    return len(a) != len(b) and np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1
+    return len(a) != len(b) and bool(np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1)
 
 
 def _squared_mean(question: Question, node: Node) -> bool:

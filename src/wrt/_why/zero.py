@@ -167,7 +167,8 @@ def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask:
             if output not in question.route.gradient or output in node.inputs:
                 continue
             cotangent = question.cotangents.get(output)
-            moves = None if moved is None or moved[k] is None else moved[k] != 0
+            shift = None if moved is None else moved[k]
+            moves: Mask | None = None if shift is None else np.asarray(shift != 0)
             support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
             if cotangent is None or not cotangent[support].any():
                 _walk(question, walk, output, support)

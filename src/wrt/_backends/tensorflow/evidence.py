@@ -10,6 +10,7 @@ import dis
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from wrt._backends.tensorflow.recording import TensorFlowRecording
 
 WRAPPERS = frozenset(
-    ["error_handler", "op_dispatch_handler", "binary_op_wrapper", "r_binary_op_wrapper", "new_func", "wrapper", "_read_variable_op",
-     "__call__", "__add__", "run_op", "tf_method", "_run_op"]
+    ["error_handler", "op_dispatch_handler", "binary_op_wrapper", "r_binary_op_wrapper", "new_func", "wrapper",
+     "_read_variable_op", "__call__", "__add__", "run_op", "tf_method", "_run_op"]
 )  # fmt: skip
 
 
@@ -72,8 +73,7 @@ class TensorFlowEvidence:
             given = tuple(self.log.number(compat.number(t)) for t in item.inputs)
             if made and all(k in self.graph.tensors for k in given):
                 self.graph.nodes[:] = [  # what is inside is not followed: the rule stands for it
-                    replace(node, gradient="cut") if not set(made).isdisjoint(node.outputs) else node
-                    for node in self.graph.nodes
+                    replace(node, gradient="cut") if not set(made).isdisjoint(node.outputs) else node for node in self.graph.nodes
                 ]
                 self._append(Node(number, item.name, given, made, where, gradient="custom"), item, at)
         elif isinstance(item, Host):
@@ -202,7 +202,7 @@ class TensorFlowEvidence:
         """Where a name that meant a variable came to mean this tensor."""
         for name in self.recording.names:
             bound = self.recording.names.all(name)
-            for earlier, later in zip(bound, bound[1:], strict=False):
+            for earlier, later in pairwise(bound):
                 if earlier.object.key.variable is not None and later.object.key.number == tensor:
                     return later.where
         return None
@@ -269,7 +269,9 @@ class TensorFlowEvidence:
         seeds = [_like(c, t) for c, t in zip(cotangents[len(cotangents) - len(outputs) :], outputs, strict=False)]
         with compat.sweeping():
             if isinstance(work, Custom):
-                pulled = _flat(work.backward(*[s if s is not None else tf.zeros_like(t) for s, t in zip(seeds, outputs, strict=True)]))
+                pulled = _flat(
+                    work.backward(*[s if s is not None else tf.zeros_like(t) for s, t in zip(seeds, outputs, strict=True)])
+                )
             else:
                 pulled = compat.local_pull(node.op, work.inputs, work.attributes, outputs, seeds)
         found: list[Numbers | None] = [None] * len(node.inputs)
@@ -316,11 +318,15 @@ class TensorFlowEvidence:
 
         rule = next(_codes(work.backward, 0, set()), None) if isinstance(work, Custom) else None
         inputs = tuple(n for t in kept if (n := _numbers(t)) is not None)
-        if len(inputs) != len(kept) or (isinstance(work, Payload) and any(compat.kind(t) == compat.RESOURCE for t in work.inputs)):
+        if len(inputs) != len(kept) or (
+            isinstance(work, Payload) and any(compat.kind(t) == compat.RESOURCE for t in work.inputs)
+        ):
             return None
         name = node.op if rule is not None else ""
         precision = 2.3e-16 if all(t.dtype == tf.float64 for t in kept) else 1.2e-7
-        return Again(inputs, tuple(node.inputs[k] for k in floats), call, name, None if rule is None else _last_return(rule), precision)
+        return Again(
+            inputs, tuple(node.inputs[k] for k in floats), call, name, None if rule is None else _last_return(rule), precision
+        )
 
     def _inside(self, custom: Custom, given: list[Any]) -> list[Any]:
         """The operations between the inputs and the outputs of a function with a gradient of its own, run again."""

@@ -87,7 +87,8 @@ def keeps_tensors(node: Node) -> bool:
             return bool(node.saved_tensors)
         except RuntimeError:
             return True
-    return _saves(type(node))
+    kind: type = type(node)
+    return _saves(kind)
 
 
 @cache

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import CodeType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
@@ -24,7 +25,6 @@ from wrt._core.where import Where, function_name
 if TYPE_CHECKING:
     from wrt._backends.torch.recording import TorchRecording
 
-Tensor: TypeAlias = torch.Tensor
 LINEAR_IN_EACH = frozenset(
     ["mul", "matmul", "mm", "bmm", "linear", "conv1d", "conv2d", "conv3d", "bilinear", "einsum", "mv", "dot", "addmm"]
 )
@@ -304,8 +304,7 @@ class _Run:
 
     def __call__(self, inputs: Sequence[Numbers]) -> list[Numbers | None]:
         given: dict[tuple[Any, ...], Tensor] = {
-            place: torch.from_numpy(np.ascontiguousarray(array)).clone()
-            for place, array in zip(self.places, inputs, strict=True)
+            place: torch.from_numpy(np.ascontiguousarray(array)).clone() for place, array in zip(self.places, inputs, strict=True)
         }
         args = _replaced((self.args, self.kwargs), (), given)
         with _quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -43,7 +43,11 @@ CAUSES = (
                   "UpperBound LowerBound Bucketize Unique UniqueV2 Bincount HistogramFixedWidth one_hot"),
     ),
     Cause("int_input", "an integer input cannot be differentiated", "make it floating point: 2.0 instead of 2",
-          raised=(r"d\(\) of a(?: tensor|n array) of (?:u?int|bool)", "only Tensors of floating point", "grad requires real- or complex-valued inputs")),
+          raised=(
+              r"d\(\) of a(?: tensor|n array) of (?:u?int|bool)",
+              "only Tensors of floating point",
+              "grad requires real- or complex-valued inputs",
+          )),
     Cause(
         "round",
         "rounding has slope zero",

@@ -4,7 +4,8 @@ from wrt._why.cause import Cause, ops
 
 CAUSES = (
     Cause("sqrt_at_zero", "sqrt at zero", "write sqrt(s + eps), or norm, whose slope at zero is set to 0",
-          breaks=ops("sqrt rsqrt std std_mean Sqrt Rsqrt reduce_std"), flattens=ops("std std_mean reduce_std"), case="y = (x - x).pow(2).sum().sqrt()"),
+          breaks=ops("sqrt rsqrt std std_mean Sqrt Rsqrt reduce_std"),
+          flattens=ops("std std_mean reduce_std"), case="y = (x - x).pow(2).sum().sqrt()"),
     Cause("log_zero", "log of zero", "use log_softmax, xlogy or log(p + eps)",
           breaks=ops("log log2 log10 log1p Log Log1p logit xlog1py binary_cross_entropy nll_loss kl_div"),
           case="y = ((x - x) * torch.log(x - x)).sum()"),

@@ -205,9 +205,9 @@ def saliency_without_asking():
 
 @show("not_requires_grad")
 def a_frozen_layer():
-    net = nn.Linear(3, 3)  # <-
+    net = nn.Linear(3, 3)
     for p in net.parameters():
-        p.requires_grad_(False)
+        p.requires_grad_(False)  # <-
     x = leaf(3)
     return net(x).sum(), net.weight
 
@@ -547,7 +547,7 @@ def a_number_saved():
     class Scale(torch.autograd.Function):
         @staticmethod
         def forward(ctx, v, k):
-            ctx.save_for_backward(v, k)
+            ctx.save_for_backward(v, k)  # <-
             return v * k
 
         @staticmethod
@@ -555,7 +555,7 @@ def a_number_saved():
             return g, None
 
     x = leaf(3)
-    y = Scale.apply(x, 3)  # <-
+    y = Scale.apply(x, 3)
     return y.sum(), x
 
 
@@ -807,3 +807,155 @@ def a_buffer_filled_by_steps():
 def a_small_weight_of_many():
     x = leaf(1000)
     return (x * 1e-4).mean(), x
+
+
+# ---------------------------------------------------------------- less common
+
+
+@show("round")
+def division_that_rounds():
+    x = leaf(3)
+    cell = torch.div(x, 0.5, rounding_mode="floor")  # <-
+    return (cell * torch.arange(3.0)).sum(), x
+
+
+@show("round")
+def floor_division():
+    x, w = leaf(3), leaf(3)
+    cell = x // 0.5  # <-
+    return (cell * w).sum(), x
+
+
+@show("no_derivative")
+def nearest_sampling():
+    grid = (torch.rand(1, 2, 2, 2) * 1.6 - 0.8).requires_grad_()
+    picked = F.grid_sample(torch.rand(1, 1, 4, 4), grid, mode="nearest", align_corners=False)  # <-
+    return picked.pow(2).sum(), grid
+
+
+@show("norm_at_zero")
+def norm_of_nothing():
+    x = torch.zeros(3, requires_grad=True)
+    n = torch.linalg.norm(x)  # <-
+    return n * 2, x
+
+
+@show("low_precision")
+def half_precision_overflow():
+    x = torch.tensor([300.0, 2.0], dtype=torch.float16, requires_grad=True)
+    y = x * x * x  # <-
+    return torch.log(y).sum(), x
+
+
+@show("dot_data")
+def a_write_that_autograd_does_not_see():
+    x = leaf(3)
+    h = x * 2
+    y = h * h
+    h.data.mul_(5)  # <-
+    return y.sum(), x
+
+
+@show("custom_backward_wrong")
+def too_few_gradients():
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, v, k):
+            ctx.k = k
+            return v * k
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.k  # <-
+
+    x = leaf(3)
+    return Scale.apply(x, 3).sum(), x
+
+
+@show("hook")
+def a_hook_on_the_weight():
+    w = leaf(3)
+    w.register_hook(lambda g: torch.zeros_like(g))  # <-
+    return (w**2).sum(), w
+
+
+@show("accumulated_grad")
+def the_same_loss_twice():
+    w = leaf(3)
+    loss = (w**2).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()  # <-
+    return loss, w
+
+
+@show("optimizer_wrong_params")
+def layers_in_a_plain_list():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(2, 2)]
+            self.out = nn.Linear(2, 1)
+
+        def forward(self, x):
+            return self.out(torch.tanh(self.layers[0](x)))
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)  # <-
+    loss = net(torch.ones(2)).sum()
+    loss.backward()
+    optimizer.step()
+    return loss, net.layers[0].weight
+
+
+@show("where_nan_trap")
+def a_direction_of_length_zero():
+    x = torch.zeros(2, requires_grad=True)
+    r = x.pow(2).sum().sqrt()  # <-
+    return torch.where(r > 0, x / r, torch.zeros_like(x)).sum(), x
+
+
+@show("vanishing_chain")
+def many_squashings():
+    w = torch.tensor(0.3, requires_grad=True)
+    h = x = torch.tensor(1.0, requires_grad=True)
+    for _ in range(40):
+        h = torch.tanh(h) * w  # <-
+    return h, x
+
+
+@show("none")
+def truncated_backpropagation():
+    w, h = leaf(3), torch.zeros(3)
+    for _ in range(3):
+        h = torch.tanh(h.detach() + w)
+    return h.sum(), w
+
+
+@show("none")
+def a_gradient_reset_by_hand():
+    x = leaf(3)
+    (x**2).sum().backward()
+    x.grad.zero_()
+    y = (x**3).sum()
+    y.backward()
+    return y, x
+
+
+@show("none")
+def pooling_after_relu():
+    x = leaf(2, 8)
+    return F.max_pool1d(F.relu(x[None]), 2).sum(), x
+
+
+@show("none")
+def a_kink_that_nobody_minds():
+    x = torch.tensor([0.0, 1.0, -1.0], requires_grad=True)
+    return F.relu(x).sum() + x.abs().sum(), x
+
+
+@show("none")
+def a_clone_written_in_place():
+    x = leaf(4)
+    h = x.clone()
+    h[1] = 3.0
+    return h.pow(2).sum(), x

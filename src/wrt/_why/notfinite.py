@@ -93,10 +93,11 @@ def _born(question: Question, node: Node) -> Finding:
         return question.finding("where_nan_trap", node, words, certain=True, also=(slug,))
     dtype = evidence.graph.tensors[node.inputs[0]].dtype
     guard = evidence.graph.producer(node.inputs[0]) if node.inputs else None
-    if dtype in NARROW and _guarded(question, node):
-        words = f"the guard before {node.op} does nothing in {dtype}: {words}"
+    if dtype in NARROW and (_guarded(question, node) or _overflows(question, node)):
+        words = f"the numbers around {node.op} leave the range of {dtype}, or a guard before it does nothing in it: {words}"
         return question.finding("low_precision", node, words, certain=guard is not None, also=(slug,))
-    return question.finding(slug, node, words, certain=slug in by_operation("breaks").values())
+    table = by_operation("breaks")
+    return question.finding(slug, node, words, certain=key(node.op) in table or key(evidence.via(node)) in table)
 
 
 def _own_cause(question: Question, node: Node) -> tuple[str, str]:
@@ -134,6 +135,15 @@ def _discarded_by(question: Question, node: Node) -> Node | None:
                 return later
         after.update(later.outputs)
     return None
+
+
+def _overflows(question: Question, node: Node) -> bool:
+    """Whether something infinite came in that no log or division made: a number too large for the type."""
+    graph = question.evidence.graph
+    if key(node.op) not in by_operation("breaks"):
+        return True
+    makers = [graph.producer(k) for k in node.inputs if _is_bad(question, k)]
+    return any(m is not None and by_operation("breaks").get(key(m.op)) in (None, "domain_edge") for m in makers)
 
 
 def _guarded(question: Question, node: Node) -> bool:

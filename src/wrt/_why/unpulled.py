@@ -18,6 +18,10 @@ def unpulled(question: Question, error: Exception | None) -> Finding:
         if slug in ("no_reverse_rule", "host_callback"):
             words = str(error).strip().splitlines()[0][:160] if error else f"{node.op} passes no gradient back"
             return question.finding(slug, node, words, certain=True)
+    named = _named(question, error)
+    if named is not None:
+        slug = by_operation("stops").get(key(named.op)) or by_operation("flattens").get(key(named.op)) or "no_reverse_rule"
+        return question.finding(slug, named, str(error).strip().splitlines()[0][:160], certain=True)
     silent = _silent(question) if error is None else None
     if silent is not None:
         again = question.evidence.again(silent)
@@ -27,9 +31,19 @@ def unpulled(question: Question, error: Exception | None) -> Finding:
         return question.finding(slug, where, words, certain=True)
     said = raised(error) if error is not None else None
     if said:
-        return said[0]
+        custom = next((again for n in question.route.path if (again := question.evidence.again(n)) and again.custom), None)
+        where = custom.rule if custom is not None and said[0].cause == "custom_backward_wrong" else said[0].where
+        return question.finding(said[0].cause, where, said[0].evidence, certain=True)
     words = str(error).strip().splitlines()[0][:160] if error else "the engine returns nothing"
     return question.finding("no_reverse_rule", question.route.path[-1] if question.route.path else None, words, certain=False)
+
+
+def _named(question: Question, error: Exception | None) -> Node | None:
+    """The operation of the path that the engine says it has no derivative of."""
+    said = str(error).replace("_", "").lower() if error is not None else ""
+    if "not implemented" not in said and "no gradient defined" not in said:
+        return None
+    return next((node for node in question.route.path if len(key(node.op)) > 2 and key(node.op).lstrip("r") in said), None)
 
 
 def _silent(question: Question) -> Node | None:

@@ -189,6 +189,10 @@ def _flat(question: Question, node: Node) -> Finding:
     if slug == "no_derivative" and node.gradient == "custom":
         slug = "custom_backward_none"
     words = f"a nonzero gradient arrives at {node.op} and none leaves towards {question.names[1]}: its slope is zero here"
+    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    if slug in ("mask", "no_derivative", "saturated") and dtypes & {"float16", "bfloat16"}:
+        slug, words = "low_precision", f"{words}; the numbers are of {', '.join(sorted(dtypes))}"
+        return question.finding(slug, node, words, certain=False, also=("mask", "saturated"))
     known = slug != "no_derivative" or key(node.op) in table
     return question.finding(slug, node, words, certain=known)
 

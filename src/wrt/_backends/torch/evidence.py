@@ -71,7 +71,11 @@ class TorchEvidence:
         """There is one engine."""
 
     def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
-        return None
+        """Frozen by hand: the line that did it."""
+        frozen = [operation for operation, value, flag in self.listener.flags if value == tensor and not flag]
+        if not frozen or self.starts(tensor) is not None:
+            return None
+        return "not_requires_grad", self.graph.nodes[frozen[-1]].where, "requires_grad was switched off in this line"
 
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return None
@@ -283,7 +287,9 @@ class TorchEvidence:
             reader, writer = on_path[box.operation], self.graph.nodes[number]
             if reader.id != number and self._needed(reader, box.tensor):
                 words = f"{reader.op} at {reader.where} kept a tensor for its backward, and {writer.op} wrote over it"
-                found.append(("inplace_saved_tensor", writer, words))
+                target = self.graph.producer(writer.inputs[0]) if writer.inputs else None
+                hidden = target is not None and target.op == "data"  # autograd does not notice, and uses the new numbers
+                found.append(("dot_data" if hidden else "inplace_saved_tensor", writer, words))
         return found
 
     def _needed(self, reader: Node, saved: Tensor) -> bool:

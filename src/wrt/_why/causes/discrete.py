@@ -39,7 +39,7 @@ CAUSES = (
         "integer_output",
         "an operation with an integer result",
         "interpolate between the neighboring bins; the number of a bin has no derivative",
-        stops=ops("searchsorted bucketize histc histogram bincount unique unique_consecutive floor_divide SearchSorted "
+        stops=ops("searchsorted bucketize histc histogram bincount unique unique_consecutive SearchSorted "
                   "UpperBound LowerBound Bucketize Unique UniqueV2 Bincount HistogramFixedWidth one_hot"),
     ),
     Cause("int_input", "an integer input cannot be differentiated", "make it floating point: 2.0 instead of 2",
@@ -52,8 +52,8 @@ CAUSES = (
         "round",
         "rounding has slope zero",
         "use a straight-through estimator: x + (x.round() - x).detach()",
-        stops=ops("Floor Ceil Round Rint"),
-        flattens=ops("round floor ceil trunc fix rint FloorDiv nearbyint fake_quantize"),
+        stops=ops("Floor Ceil Round Rint floor_divide floordiv FloorDiv rfloordiv"),
+        flattens=ops("round floor ceil trunc fix rint FloorDiv nearbyint fake_quantize div true_divide floor_divide FloorMod"),
         case="y = (torch.round(x * 3) * w).sum()",
     ),
     Cause("sign", "sign has slope zero", "use tanh(k * x), or a straight-through estimator",
@@ -62,6 +62,6 @@ CAUSES = (
         "no_derivative",
         "an operation whose derivative is zero or undefined everywhere",
         "use a smooth operation in its place",
-        flattens=ops("heaviside nearest_interpolate nextafter"),
+        flattens=ops("heaviside grid_sample nextafter grid_sampler affine_grid"),
     ),
 )  # fmt: skip

@@ -33,7 +33,7 @@ CAUSES = (
         "multiplied by zero",
         "expected where the mask is zero: ask for an element it keeps",
         flattens=ops("mul Mul multiply matmul MatMul mm bmm linear addmm dot mv einsum dot_general BatchMatMulV2 "
-                     "masked_fill conv1d conv2d conv3d conv_general_dilated dropout feature_dropout div RealDiv"),
+                     "masked_fill conv1d conv2d conv3d conv_general_dilated dropout feature_dropout"),
         case="y = (x * torch.zeros(3) * w).sum()",
     ),
     Cause(

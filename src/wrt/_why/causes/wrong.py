@@ -7,6 +7,7 @@ CAUSES = (
         "custom_backward_wrong",
         "a custom backward disagrees with its forward",
         "correct the backward; wrt.check(f, x) shows element by element where it differs",
+        raised=("returned an incorrect number of gradients", "returned an invalid gradient at index"),
     ),
     Cause("custom_backward_none", "a custom backward returns None for this input", "return the derivative for this input"),
     Cause(

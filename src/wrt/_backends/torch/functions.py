@@ -13,7 +13,7 @@ import torch
 from wrt._backends.torch.kinds import Traits
 from wrt._backends.torch.listen import Listener
 
-OURS = ("wrt.", "torch.utils.checkpoint")
+OURS = ("wrt._backends.torch.twins", "torch.utils.checkpoint")
 """Functions that belong to a mechanism, not to the user's computation."""
 
 
@@ -26,7 +26,7 @@ def followed(listener: Listener) -> Iterator[None]:
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         run = original.__get__(None, cls)
         inside = not torch._C._len_torch_function_stack()
-        if threading.get_ident() != thread or inside or cls.__module__.startswith(OURS):
+        if threading.get_ident() != thread or inside or cls.__module__ in OURS:
             return run(*args, **kwargs)
 
         def call(*given: Any, **named: Any) -> Any:

@@ -8,8 +8,8 @@ from wrt._core.plan import Direct, Way
 def direct(rows: int, columns: int, *, can_push: bool = True, way: Way | None = None) -> Direct:
     """Rows by pull, or columns by push where there are clearly fewer of them.
 
-    >>> direct(1, 1000)
-    Direct(way='pull', passes=1, because='1 row asked for, 1000 columns', strategy='direct')
+    >>> direct(1, 1000).because
+    '1 row asked for, 1000 columns'
     """
     if way is not None and (way == "pull" or can_push):
         return Direct(way, rows if way == "pull" else columns, f"wrt.options asks to {way}")

@@ -537,8 +537,8 @@ def a_loss_per_sample():
 def twice_without_retaining():
     x = leaf(3)
     loss = (x**2).sum()
-    loss.backward()
     loss.backward()  # <-
+    loss.backward()
     return loss, x
 
 

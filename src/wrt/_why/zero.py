@@ -16,6 +16,7 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 from wrt._why.cause import by_operation, key, ops
+from wrt._why.local_check import mismatch, pulls
 from wrt._why.missing import dead_end, stopped_at
 from wrt._why.paths import Stop
 from wrt._why.question import Question
@@ -23,6 +24,7 @@ from wrt._why.question import Question
 Mask = npt.NDArray[np.bool_]
 MOST = 2000
 ROUNDOFF = 64
+UNDERFLOW = 1e-25
 EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
 ELEMENTWISE = ops(
     "mul add sub div neg exp log tanh sigmoid relu pow sqrt abs sin cos integer_pow max min select_n where convert_element_type "
@@ -182,6 +184,10 @@ def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> boo
 
 
 def _flat(question: Question, node: Node) -> Finding:
+    if node.gradient == "custom":
+        wrong = _by_hand(question, node)
+        if wrong is not None:
+            return wrong
     table = by_operation("flattens")
     slug = table.get(key(question.evidence.via(node))) or table.get(key(node.op)) or "no_derivative"
     if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
@@ -197,7 +203,24 @@ def _flat(question: Question, node: Node) -> Finding:
     return question.finding(slug, node, words, certain=known)
 
 
+def _by_hand(question: Question, node: Node) -> Finding | None:
+    """A rule of somebody's own that returns zeros where its forward does move."""
+    again = question.evidence.again(node)
+    if again is None or not again.custom:
+        return None
+    found = mismatch(question.evidence, node, again, pulls(question.evidence, node))
+    if found is None:
+        return None
+    where, also = again.rule or node.where, ("custom_backward_none",)
+    return question.finding("custom_backward_wrong", where, found.words, certain=True, also=also)
+
+
 def _cancel(question: Question, node: Node) -> Finding:
+    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
+    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
+    if 0.0 < largest < UNDERFLOW:
+        words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
+        return question.finding("vanishing_chain", node, words, certain=True)
     words = f"{node.op} passes gradients back, but those that arrive from {question.names[0]} cancel to zero"
     return question.finding("invariant_output", node, words, certain=True)
 

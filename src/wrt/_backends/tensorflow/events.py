@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.standin import stand_in
-from wrt._core.where import Spot, spot, user_files
+from wrt._core.finding import Finding
+from wrt._core.where import Spot, place, spot, user_files
 
 
 @dataclass(eq=False)
@@ -110,6 +111,15 @@ def _host(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
     return note
 
 
+def _used_up(error: RuntimeError, first: Spot | None) -> None:
+    """TensorFlow's own error also knows the call that used the tape up."""
+    where = place(*first) if first else None
+    remedy = "write tf.GradientTape(persistent=True), or ask for all gradients in one call"
+    said = str(error).strip().splitlines()[0][:160]
+    finding = Finding("tape_consumed", "this call used up a tape that is not persistent", where, True, said, remedy)
+    error.finding = finding  # type: ignore[attr-defined]
+
+
 @contextmanager
 def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
     before: dict[str, Callable[..., Any]] = {}
@@ -147,7 +157,12 @@ def _tapes(notes: Notes, count: Callable[[], int], number: Callable[[Any], int])
         if tape is not None:
             asked = tuple(number(t) for t in tf.nest.flatten(target))
             tape.asked.append((count(), asked, spot(sys._getframe(1))))
-        return before["gradient"](self, target, *args, **kwargs)
+        try:
+            return before["gradient"](self, target, *args, **kwargs)
+        except RuntimeError as error:
+            if tape is not None and len(tape.asked) > 1 and not tape.persistent:
+                _used_up(error, tape.asked[0][2])
+            raise
 
     @contextmanager
     def stop_recording(self: Any) -> Iterator[None]:

@@ -46,6 +46,7 @@ class TensorFlowEvidence:
         self._interleave(plain)
         self._give_variables_their_shapes()
         self.tape: UserTape | None = None
+        self.y: int | None = None
         self._watched: set[int] | None = None
 
     def _interleave(self, plain: Graph) -> None:
@@ -111,6 +112,7 @@ class TensorFlowEvidence:
 
     def look_from(self, y: int) -> None:
         """Choose the tape that is meant: the last one that was open when y was made, or else before."""
+        self.y = y
         node = self.graph.producer(y)
         made = self.at[node.id] if node is not None else len(self.log.operations)
         earlier = [t for t in self.notes.tapes if t.start <= made]
@@ -190,7 +192,8 @@ class TensorFlowEvidence:
         if not self._trainable(tensor):
             return "not_requires_grad", None, "the variable has trainable=False, so no tape watches it by itself"
         if self._is_variable(tensor):
-            read = next((n for n in self.graph.nodes if tensor in n.inputs and n.outputs), None)
+            led = self.log.ancestors([self.y])[0] if self.y is not None else set()
+            read = next((n for n in self.graph.nodes if tensor in n.inputs and not led.isdisjoint(n.outputs)), None)
             if read is not None:
                 return "tape_closed", self.outside(read), "the variable was read where the tape does not look"
         reassigned = self._was_variable(tensor)

@@ -21,6 +21,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.listen import Listener
 from wrt._backends.torch.twins import is_twin_source
 from wrt._core.evidence import Event
+from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
 
 
@@ -64,7 +65,7 @@ class Events:
         reached = self._own(roots)
         blocked = next((self.freed[node] for node in reached if node in self.freed), None)
         if blocked is not None:
-            raise RuntimeError(compat.Words.FREED_IN_FULL)
+            raise _freed(blocked)
         leaves = [node.variable for node in reached if compat.is_leaf_node(node)] if accumulate else []
         if accumulate and inputs:
             leaves = [t for t in inputs if isinstance(t, torch.Tensor) and t.is_leaf]
@@ -96,6 +97,16 @@ class Events:
         """Built, stepped, or asked to reset gradients."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.note(kind, frame, tuple(self.number(p) for p in parameters))
+
+
+def _freed(by: Event) -> RuntimeError:
+    """Torch's own error, which also knows the call that freed the graph."""
+    error = RuntimeError(compat.Words.FREED_IN_FULL)
+    sentence = "the graph was freed by this earlier backward"
+    remedy = "compute it again, or pass retain_graph=True here"
+    finding = Finding("graph_freed", sentence, by.where, True, compat.Words.FREED, remedy)
+    error.finding = finding  # type: ignore[attr-defined]
+    return error
 
 
 @contextmanager

@@ -33,7 +33,7 @@ CAUSES = (
         "tape_consumed",
         "a non-persistent tape was used twice",
         "write tf.GradientTape(persistent=True), or ask for all gradients in one call",
-        raised=("can only be used once",),
+        raised=("non-persistent GradientTape can only be used",),
     ),
     Cause(
         "variable_reassigned_to_tensor",

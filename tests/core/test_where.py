@@ -14,7 +14,7 @@ import weakref
 import pytest
 
 from wrt._core.per_code import PerCode
-from wrt._core.where import Where, call_stack, function_name, is_user_code, place, spot, user_frame
+from wrt._core.where import _judge, Where, call_stack, function_name, is_user_code, place, spot, user_frame
 
 SITE = "/opt/python/lib/python3.11/site-packages"
 
@@ -108,11 +108,18 @@ def test_the_users_own_code(file):
     f"{SITE}/typing_extensions.py",
     "/usr/lib/python3/dist-packages/numpy/fft/helper.py", f"{SITE}/_pytest/python.py", f"{SITE}/IPython/core/run.py",
     r"C:\Python\Lib\site-packages\torch\functional.py", "<frozen importlib._bootstrap>",
-    "<__array_function__ internals>", "<string>", os.__file__, collections.__file__,
+    "<__array_function__ internals>", os.__file__, collections.__file__,
     sys.modules["wrt._core.where"].__file__,
 ])  # fmt: skip
 def test_nobodys_own_code(file):
     assert not is_user_code(file)
+
+
+@pytest.mark.parametrize(("started", "own"), [(["-c"], True), (["train.py"], False)])
+def test_a_string_is_own_code_only_under_python_dash_c(started, own, monkeypatch):
+    monkeypatch.setattr(sys, "argv", started)
+    monkeypatch.setattr(sys, "orig_argv", ["python", *started])
+    assert _judge("<string>") is own
 
 
 def test_a_framework_imported_from_a_source_checkout(monkeypatch):

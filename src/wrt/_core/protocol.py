@@ -172,6 +172,9 @@ class Arrays(Protocol):
     def largest(self, array: Array) -> float:
         """The largest element as a Python number; 0 for an empty array."""
 
+    def maxima(self, *arrays: Array) -> list[float]:
+        """The largest element of each, in one transfer from the device; NaN where one holds a NaN."""
+
     def all_finite(self, array: Array) -> bool: ...
     def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
         """`target` with `source` written at an index; in place where the framework can."""

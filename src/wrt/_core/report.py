@@ -21,6 +21,8 @@ class Certificate:
     residual: float = 0.0
     tolerance: float = 0.0
     words: str = ""
+    finite: bool = False
+    """Whether the probe saw that every entry is finite: its weights are not zero, so one that is not would show."""
     probe: str = "by one unbatched pull"
 
     @property

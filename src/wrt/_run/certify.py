@@ -64,10 +64,10 @@ def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Ce
 def verdict(ask: Ask, got: Array, expected: Array, size: Array) -> Certificate:
     """The largest difference, relative to the size of what was summed."""
     arrays = ask.y.record.backend.arrays
-    scale = max(arrays.largest(size), arrays.largest(arrays.abs(expected)))
-    residual = arrays.largest(arrays.abs(got - expected))
+    summed, said, residual = arrays.maxima(size, arrays.abs(expected), arrays.abs(got - expected))
+    scale = max(summed, said)
     if 0.0 < scale < math.inf and residual < math.inf:  # false for a NaN too
-        return Certificate("probe", residual / scale, tolerance(ask))
+        return Certificate("probe", residual / scale, tolerance(ask), finite=summed < math.inf)
     comparable = arrays.finite_only(got, expected, size)
     if comparable is None:
         return Certificate("probe", 0.0, math.inf, "no finite entry to compare")

@@ -158,7 +158,7 @@ def sweep_lines(
     elif proof != "later":
         report.certificate = Certificate("engine") if single else Certificate("none")
     whole = sheet.whole if step.way == "pull" else arrays.transpose(sheet.whole)
-    finite = arrays.all_finite(whole) if tally is None else tally.finite
+    finite = arrays.all_finite(whole) if tally is None else tally.finite(report.certificate)
     return Swept(whole, step.way, finite)
 
 

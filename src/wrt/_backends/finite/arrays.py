@@ -95,6 +95,9 @@ class NumpyArrays:
     def largest(self, array: Array) -> float:
         return float(array.max()) if array.size else 0.0
 
+    def maxima(self, *arrays: Array) -> list[float]:
+        return [self.largest(array) for array in arrays]
+
     def all_finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())
 

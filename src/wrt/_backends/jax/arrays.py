@@ -123,6 +123,9 @@ class JaxArrays:
     def largest(self, array: Array) -> float:
         return float(np.max(np.asarray(array, np.float64))) if array.size else 0.0
 
+    def maxima(self, *arrays: Array) -> list[float]:
+        return [self.largest(array) for array in arrays]
+
     def all_finite(self, array: Array) -> bool:
         return bool(np.all(self.isfinite(array)))
 

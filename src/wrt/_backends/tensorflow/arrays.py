@@ -138,6 +138,10 @@ class TensorFlowArrays:
         return float(tf.reduce_max(array)) if array.shape.num_elements() else 0.0
 
     @unseen
+    def maxima(self, *arrays: Tensor) -> list[float]:
+        return [self.largest(array) for array in arrays]
+
+    @unseen
     def all_finite(self, array: Tensor) -> bool:
         if array.shape.num_elements() < SMALL and array.dtype != tf.bfloat16:
             return bool(np.isfinite(array).all())  # by the buffer protocol: faster than two operations

@@ -128,6 +128,12 @@ class TorchArrays:
     def largest(self, array: Tensor) -> float:
         return float(array.max()) if array.numel() else 0.0
 
+    def maxima(self, *arrays: Tensor) -> list[float]:
+        if not all(array.numel() for array in arrays):
+            return [self.largest(array) for array in arrays]
+        found: list[float] = torch.stack([array.max().double() for array in arrays]).tolist()
+        return found
+
     def all_finite(self, array: Tensor) -> bool:
         # one reduction; a finite array whose sum overflows is looked at again, element by element
         if array.dtype in NUMPY and array.device.type == "cpu" and array.is_contiguous():

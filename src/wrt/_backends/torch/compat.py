@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -154,6 +155,30 @@ class Undisturbed:
             self._stack.close()
 
 
+class Silence:
+    """No warnings while anybody is inside. Filters belong to the process: the first thread in saves, the last restores."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._caught: warnings.catch_warnings[None] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore")
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._caught is not None:
+                self._caught.__exit__(None, None, None)
+
+
+_SILENCE = Silence()
 _RETAINED: dict[int, weakref.ref[torch.Tensor]] = {}
 
 
@@ -163,8 +188,7 @@ def retained() -> list[torch.Tensor]:
 
 
 def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
-    with warnings.catch_warnings():  # reading .grad of a non-leaf warns where nothing was retained
-        warnings.simplefilter("ignore")
+    with _SILENCE:  # reading .grad of a non-leaf warns where nothing was retained
         return tensor.grad
 
 
@@ -232,8 +256,7 @@ _batching: Any = torch._functorch.vmap if all(hasattr(torch._functorch.vmap, nam
 @contextmanager
 def silent_vmap() -> Iterator[None]:
     """Without the remarks about slow batching rules; what was slow is in `explain()`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _SILENCE:
         yield
 
 

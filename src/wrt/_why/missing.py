@@ -149,7 +149,7 @@ def _recurrent(question: Question, stop: Stop) -> bool:
 
 def _is_parameter(question: Question, tensor: int) -> bool:
     node = question.evidence.graph.producer(tensor)
-    return node is not None and (node.op.startswith("Parameter") or node.write is not None)
+    return node is not None and (not node.inputs or node.op.startswith("Parameter") or node.write is not None)
 
 
 def _above(question: Question, numbers: tuple[int, ...]) -> set[int]:

@@ -100,7 +100,8 @@ class Question:
         place = where.where if isinstance(where, Node) else where
         y, x = self.names
         remedy = cause.remedy.replace("{x}", x).replace("{y}", y)
-        sure = certain and place is not None  # what cannot be pointed at is a hint
+        given = self.evidence.graph.framework == "jax" and place is not None and place is self.made[1]
+        sure = certain and place is not None and not given  # what cannot be pointed at is a hint; so is where f names it
         return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, sure, evidence, remedy, also)
 
 

@@ -27,7 +27,7 @@ CAUSES = (
         "detached_hidden_state",
         "a recurrent state is cut between steps",
         "keep the state attached across the steps you want to differentiate through",
-        case="for _ in range(3):\n    h = torch.tanh(h @ w)\n    h = h.detach()\ny = torch.tanh(h @ w).sum()",
+        case="w = torch.eye(3, requires_grad=True)\nh = x\nfor _ in range(3):\n    h = torch.tanh(h @ w)\n    h = h.detach()\ny = torch.tanh(h @ w).sum()",
     ),
     Cause(
         "retensor",
@@ -47,6 +47,7 @@ CAUSES = (
         "copied_module",
         "the gradient belongs to a copy",
         "ask for the copy's parameters, or use torch.func.functional_call with the original's",
+        case="import copy\nnet = torch.nn.Linear(3, 1)\ntwin = copy.deepcopy(net)\ny = twin(x).sum()\nx = net.weight",
         stops=ops("__deepcopy__ Parameterofacopy"),
     ),
     Cause(
@@ -59,6 +60,7 @@ CAUSES = (
         "fresh_leaf_loss",
         "the loss was made a new leaf: requires_grad was set on a result that had lost its graph",
         "remove it, and repair the line that cuts the path",
+        case="y = (x.detach() ** 2).sum()\ny.requires_grad_()",
     ),
     Cause(
         "state_assign",

@@ -33,7 +33,7 @@ CAUSES = (
         "cast to an integer type",
         "keep floats; interpolate between neighbors instead of picking one",
         stops=ops("long int short char byte bool to type Cast convert_element_type int32 int64 type_as cast"),
-        case="k = x.long()\ny = w[k].sum()",
+        case="k = (x * 0.5).long()\ny = w[k].sum()",
     ),
     Cause(
         "integer_output",

@@ -45,7 +45,6 @@ CAUSES = (
                      "max min maximum minimum amax amin topk sort max_pool1d max_pool2d max_pool3d Max Min reduce_max "
                      "reduce_min Maximum Minimum SelectV2 Select select_n unbind chunk split tensor_split unfold diagonal "
                      "tril triu nll_loss fmax fmin median kthvalue TopKV2 split_with_sizes argmax diag"),
-        case="y = x[0] * 2",
     ),
     Cause(
         "inplace_overwrite",

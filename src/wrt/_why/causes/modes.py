@@ -13,6 +13,7 @@ CAUSES = (
         "inference_mode",
         "computed under inference mode",
         "move the line out of torch.inference_mode(); to freeze a model use requires_grad_(False)",
+        case="with torch.inference_mode():\n    h = x * 2\ny = (h.clone() * w).sum()",
         raised=("Inference tensors cannot be saved for backward", "inference tensor"),
     ),
     Cause(
@@ -26,6 +27,7 @@ CAUSES = (
         "late_requires_grad",
         "the input was followed only after it had been used",
         "move this line before the first use of {x}",
+        case="x = torch.ones(3)\ny = (x * w).sum()\nx.requires_grad_()",
     ),
     Cause("unwatched", "the tape does not watch this tensor", "call tape.watch({x}) inside the tape, or make it a tf.Variable"),
     Cause("tape_closed", "computed outside the tape", "move the line into the `with tf.GradientTape()` block"),
@@ -44,6 +46,7 @@ CAUSES = (
         "sample_no_reparam",
         "a random sample without reparametrization",
         "use rsample(), or write mean + std * noise",
+        case="z = torch.distributions.Normal(x, 1.0).sample()\ny = (z * w).sum()",
         stops=ops("normal bernoulli bernoulli_ multinomial poisson binomial _standard_gamma Multinomial "
                   "StatelessMultinomial RandomGamma RandomPoisson random_gamma categorical"),
     ),

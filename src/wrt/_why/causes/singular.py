@@ -19,7 +19,7 @@ CAUSES = (
           breaks=ops("norm vector_norm matrix_norm normalize frobenius_norm cosine_similarity pairwise_distance cdist "
                      "l2_normalize dist linalg_norm linalg_vector_norm euclidean_norm EuclideanNorm renorm layer_norm "
                      "batch_norm group_norm instance_norm rms_norm"),
-          case="y = torch.nn.functional.normalize(x - x, dim=0).sum()"),
+          case="x = torch.zeros(3, requires_grad=True)\ny = torch.linalg.norm(x) * 2"),
     Cause("domain_edge", "a function at the edge of its domain", "keep the argument inside: clamp it by an eps",
           breaks=ops("acos asin acosh atanh arccos arcsin arccosh arctanh atan2 arctan2 pow float_power __rpow__ Pow Acos "
                      "Asin Acosh Atanh Atan2 erfinv erf_inv ndtri igamma lgamma digamma cholesky linalg_cholesky det "

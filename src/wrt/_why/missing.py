@@ -134,13 +134,14 @@ def _recurrent(question: Question, stop: Stop) -> bool:
     """Whether the cut value goes back into the code that made it: the same weights before and after the cut."""
     evidence = question.evidence
     graph = evidence.graph
-    before = {k for k in _above(question, stop.node.inputs) if graph.tensors[k].node is None or _is_parameter(question, k)}
+    leaves = {k for k in _above(question, stop.node.inputs) if graph.tensors[k].node is None or _is_parameter(question, k)}
+    before = {k for k in leaves if graph.tensors[k].requires_grad}
     after: set[int] = {stop.output}
     for node in graph.nodes[stop.node.id + 1 :]:
         if after.isdisjoint(node.inputs) or key(node.op) in SHAPE_ONLY:
             continue
         weights = {k for k in node.inputs if k not in after and k != question.route.x}
-        shared = weights & before
+        shared = weights & before if node.write is None and node.op != "data=" else set()
         if shared and question.route.needed.intersection(node.outputs):
             return True
         after.update(k for k in node.outputs if k in question.route.needed)

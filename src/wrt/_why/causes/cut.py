@@ -27,7 +27,8 @@ CAUSES = (
         "detached_hidden_state",
         "a recurrent state is cut between steps",
         "keep the state attached across the steps you want to differentiate through",
-        case="w = torch.eye(3, requires_grad=True)\nh = x\nfor _ in range(3):\n    h = torch.tanh(h @ w)\n    h = h.detach()\ny = torch.tanh(h @ w).sum()",
+        case="w = torch.eye(3, requires_grad=True)\nh = x\nfor _ in range(3):\n    h = torch.tanh(h @ w)\n"
+        "    h = h.detach()\ny = torch.tanh(h @ w).sum()",
     ),
     Cause(
         "retensor",

@@ -108,29 +108,35 @@ def rivals(model: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], Any]]:
 
 
 def measure(seconds: float) -> list[Measured]:
+    """wrt on every model first: TorchLens replaces torch's functions for good once it has been used."""
     measured = []
-    for name, (build, data, limit) in CASES.items():
-        torch.manual_seed(0)
-        model, x = build(), data()
+    built = {name: (build(), data(), limit) for name, (build, data, limit) in CASES.items()}
+    for name, (model, x, limit) in built.items():
 
         def recorded(model: nn.Module = model, x: torch.Tensor = x) -> Any:
             with wrt.record() as t:
                 model(x)
             return t
 
-        plain = {"forward": lambda model=model, x=x: model(x)}
-        measured.append(compare(name, recorded, plain, limit=limit, seconds=seconds))
+        measured.append(compare(name, recorded, {"forward": lambda model=model, x=x: model(x)}, limit=limit, seconds=seconds))
         print(measured[-1], flush=True)
+    for name, (model, x, _) in built.items():
         for rival, run in rivals(model, x).items():
-            try:
-                against = compare(f"  {rival}, the same", run, plain, seconds=min(seconds, 2.0))
-            except Exception as error:
-                print(f"  {rival} failed: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
-                continue
-            against.seconds[rival] = against.seconds.pop("wrt")
-            measured.append(against)
-            print(against, flush=True)
+            measured += _rival(f"{rival}: {name.split(',')[0]}", rival, run, model, x, min(seconds, 2.0))
     return measured
+
+
+def _rival(
+    name: str, rival: str, run: Callable[[], Any], model: nn.Module, x: torch.Tensor, seconds: float
+) -> list[Measured]:
+    try:
+        against = compare(name, run, {"forward": lambda: model(x)}, seconds=seconds)
+    except Exception as error:
+        print(f"{name} failed: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
+        return []
+    against.seconds[rival] = against.seconds.pop("wrt")
+    print(against, flush=True)
+    return [against]
 
 
 def memory() -> tuple[float, float]:

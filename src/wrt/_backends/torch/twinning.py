@@ -22,7 +22,7 @@ def twins_for(
     """Whether the user's own graph records this call, and the twins of what it does not record."""
     plain = False
     replaced: dict[int, Tensor] | None = None
-    for tensor, entry in zip(given, entries):  # noqa: B905 - for every operation of the run
+    for tensor, entry in zip(given, entries):
         if tensor.requires_grad:
             plain = True
             continue

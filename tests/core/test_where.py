@@ -14,7 +14,7 @@ import weakref
 import pytest
 
 from wrt._core.per_code import PerCode
-from wrt._core.where import _judge, Where, call_stack, function_name, is_user_code, place, spot, user_frame
+from wrt._core.where import Where, _judge, call_stack, function_name, is_user_code, place, spot, user_frame
 
 SITE = "/opt/python/lib/python3.11/site-packages"
 

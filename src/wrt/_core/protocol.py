@@ -93,8 +93,10 @@ class Recording(Record, Protocol):
     output: Any
     inputs: list[Any]
     keywords: dict[str, Any]
-    names: Bindings
-    """Variables, module paths (their outputs; `path.input`, `path.weight`), taps: name -> successive Values."""
+
+    @property
+    def names(self) -> Bindings:
+        """Variables, module paths (their outputs; `path.input`, `path.weight`), taps: name -> successive Values."""
 
     def bound(self, binding: Binding) -> Value:
         """The Value that a name stands for."""

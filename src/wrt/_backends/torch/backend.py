@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from wrt._backends.torch import compat, record, registry
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
+from wrt._backends.torch.recording import TorchRecording
 from wrt._core.protocol import Arrays
 from wrt._core.value import Value
 from wrt.errors import NotDifferentiable, NotRecorded
@@ -69,10 +70,10 @@ class TorchBackend:
 
     def trace(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
-    ) -> record.TorchRecording:
+    ) -> TorchRecording:
         return record.trace(self, f, args, kwargs, values=values)
 
-    def record(self, **options: Any) -> AbstractContextManager[record.TorchRecording]:
+    def record(self, **options: Any) -> AbstractContextManager[TorchRecording]:
         return record.recording(self, **options)
 
     def tap(self, name: str, tensor: torch.Tensor, frame: Any) -> None:

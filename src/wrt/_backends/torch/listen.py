@@ -90,9 +90,9 @@ class Listener(TorchFunctionMode):
         """Run one function of the user's, for real, and note it."""
         name, verbatim, writes, pure, remembered = traits
         if pure and not (kwargs or verbatim or remembered or self.written):
-            numbers = self._all_in_the_graph(args)
-            if numbers:
-                return self._quickly(name, func, args, numbers, frame)
+            ready = self._ready(args)
+            if ready is not None:
+                return self._quickly(name, func, *ready, frame)
         given = tensors_in(args, kwargs)
         entries = []
         known = self.entries
@@ -141,28 +141,42 @@ class Listener(TorchFunctionMode):
         self.operations.append((name, func, inputs, outputs, spot, off, self.module, written))
         return result
 
-    def _all_in_the_graph(self, args: tuple[Any, ...]) -> list[int] | None:
-        """The values of the arguments, if every tensor among them is known and in the user's own graph; else None."""
+    def _ready(self, args: tuple[Any, ...]) -> tuple[list[Any], list[int]] | None:
+        """Arguments to run with and their values, if all tensors are known, and one is in the user's own graph.
+
+        No twin can come back as the result: it comes with a tensor of the graph, and what those two make is new.
+        """
         known = self.entries
+        run: list[Any] = []
         numbers = []
+        plain = False
         for arg in args:
             kind = type(arg)
             if kind is Tensor or kind is Parameter:
+                in_graph = arg.requires_grad
                 entry = known.get(id(arg))
-                if entry is None or entry() is not arg or not arg.requires_grad:
+                if entry is None or entry() is not arg:
                     return None
                 numbers.append(entry.number)
+                if in_graph:
+                    plain = True
+                elif entry.shadow is not None:
+                    arg = entry.shadow
+                else:
+                    return None
             elif kind is list or kind is tuple or isinstance(arg, Tensor):
                 return None
-        return numbers if torch.is_grad_enabled() and not torch.is_inference_mode_enabled() else None
+            run.append(arg)
+        return (run, numbers) if plain and torch.is_grad_enabled() and not torch.is_inference_mode_enabled() else None
 
-    def _quickly(self, name: str, func: Any, args: tuple[Any, ...], numbers: list[int], frame: FrameType | None) -> Any:
-        """The common case, without a second look: nothing to stand in for, nothing that can be written."""
-        result = func(*args)
+    def _quickly(self, name: str, func: Any, run: list[Any], numbers: list[int], frame: FrameType | None) -> Any:
+        """The common case: the user's own graph records the call, and nothing can be written."""
+        result = func(*run)
         if type(result) is Tensor and id(result) not in self.entries:
             outputs = [self.meet(result, len(self.operations)).number]
         else:
-            outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), [])
+            given = [entry for arg in run if isinstance(arg, Tensor) and (entry := self.entries.get(id(arg))) is not None]
+            outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), given)
         self.operations.append((name, func, numbers, outputs, _spot(frame), None, self.module, ()))
         return result
 

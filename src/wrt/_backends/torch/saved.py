@@ -40,7 +40,8 @@ class Saved:
         self._boxes: dict[int, list[weakref.ref[Box]]] = {}
 
     def pack(self, tensor: Tensor) -> Box:
-        box = Box(tensor.detach(), len(self._operations))
+        # a leaf has no history that could hold its own box
+        box = Box(tensor if tensor.is_leaf else tensor.detach(), len(self._operations))
         if tensor.layout != torch.strided:
             return box  # no memory of its own that could be written in place
         where = tensor.untyped_storage()._cdata

@@ -1,0 +1,12 @@
+"""Every labelled jax failure gets its cause and its line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.why._cases import hold, paths
+
+
+@pytest.mark.parametrize("path", paths("jax"), ids=lambda path: path.stem)
+def test_the_cause_and_the_line(path: Path) -> None:
+    hold(path, "jax")

@@ -17,12 +17,12 @@ from wrt._notation.shared import SharedPass
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt._run.row import plain_row
-from wrt.errors import NotATensor, WrongShape
+from wrt.errors import NoPath, NotATensor, WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from wrt._core.finding import Findings
+    from wrt._core.finding import Finding, Findings
 
 
 class Derivative:
@@ -160,17 +160,31 @@ class Derivative:
 
     def _answered(self) -> execute.Answer:
         if self._answer is None:
-            if self.order > 1:
-                self._answer = further.answer(self._y, self.rows, self._sides)
-            elif self._entries is not None:
-                self._answer = self._entries_answer()
-            elif self._shared is None and self.rows.size == 1 and (row := plain_row(self.ask)) is not None:
-                self._answer = execute.Answer(row[0], True, row[1])
-            else:
-                shared, place = self._shared or (None, 0)
-                together = None if shared is None else shared.take(place)
-                self._answer = together or execute.answer(self.ask)
+            try:
+                self._answer = self._asked()
+            except NoPath as error:
+                error.finding = error.finding or self._finding()
+                raise
         return self._answer
+
+    def _asked(self) -> execute.Answer:
+        if self.order > 1:
+            return further.answer(self._y, self.rows, self._sides)
+        if self._entries is not None:
+            return self._entries_answer()
+        if self._shared is None and self.rows.size == 1 and (row := plain_row(self.ask)) is not None:
+            return execute.Answer(row[0], True, row[1])
+        shared, place = self._shared or (None, 0)
+        together = None if shared is None else shared.take(place)
+        return together or execute.answer(self.ask)
+
+    def _finding(self) -> Finding | None:
+        """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
+        try:
+            found = self.why()
+        except Exception:
+            return None
+        return found[0] if found else None
 
     def _entries_answer(self) -> execute.Answer:
         """Only the rows and columns that the scattered entries touch."""

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -141,9 +142,10 @@ def weight_norm(device: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 def compiled(backend: str) -> Callable[[str], tuple[torch.Tensor, torch.Tensor]]:
     def make(device: str) -> tuple[torch.Tensor, torch.Tensor]:
-        from tqdm import tqdm
+        with suppress(ImportError):  # where tqdm is installed, compiling starts its watchdog, a thread that would stay
+            import tqdm
 
-        tqdm.monitor_interval = 0  # compiling starts tqdm's watchdog, a thread that would stay
+            tqdm.tqdm.monitor_interval = 0
         torch.manual_seed(1)
         module = layers(nn.Linear(3, 4), nn.Tanh(), device=device)
         torch._dynamo.reset()

@@ -31,10 +31,10 @@ def keep_while_used(record: TorchRecording) -> None:
     """`with wrt.record():` without a name: the recording lives as long as a tensor that it saw made and named."""
     key = id(record)
 
-    def gone(_: object) -> None:
-        held, left = _KEPT.pop(key)
+    def gone(_: object, kept: dict[int, tuple[TorchRecording, int]] = _KEPT) -> None:  # globals die before tensors do
+        held, left = kept.pop(key)
         if left > 1:
-            _KEPT[key] = (held, left - 1)
+            kept[key] = (held, left - 1)
 
     made = [entry for entry in record.bound_names.objects() if entry.operation is not None]
     watched = [tensor for entry in made if (tensor := entry()) is not None]

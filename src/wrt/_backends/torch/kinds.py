@@ -101,10 +101,17 @@ class Traits(NamedTuple):
     remembered: bool = False
 
 
+PLAIN_QUESTION = Traits("")
+"""The traits of everything in PLAIN."""
+
+
 class _Table(dict[Any, Traits]):
     """torch function -> its traits; torch has a few thousand functions, so nothing is ever dropped."""
 
     def __missing__(self, func: Any) -> Traits:
+        if func in PLAIN:
+            self[func] = PLAIN_QUESTION
+            return PLAIN_QUESTION
         name = name_of(func)
         writes = writes_in_place(name)
         found = Traits(name, name in VERBATIM, writes, isinstance(func, _COMPILED) and not writes, name in REMEMBERED)

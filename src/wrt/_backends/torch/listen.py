@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import KINKED, PLAIN, REMEMBERED, TRAITS, Traits
+from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, Traits
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
@@ -73,14 +73,15 @@ class Listener(TorchFunctionMode):
     # ---------------------------------------------------------------- the hot path
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in PLAIN:
+        traits = TRAITS[func]
+        if traits is PLAIN_QUESTION:
             return func(*args, **kwargs) if kwargs else func(*args)
         tracer = self.tracer
         if tracer is None or sys.gettrace() is not tracer:
-            return self.perform(func, TRAITS[func], args, kwargs or NOTHING, sys._getframe(1))
+            return self.perform(func, traits, args, kwargs or NOTHING, sys._getframe(1))
         sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
         try:
-            return self.perform(func, TRAITS[func], args, kwargs or NOTHING, sys._getframe(1))
+            return self.perform(func, traits, args, kwargs or NOTHING, sys._getframe(1))
         finally:
             sys.settrace(tracer)
 
@@ -212,6 +213,14 @@ class Listener(TorchFunctionMode):
                 self._refresh(tensor, entry)
             return entry
         return self.meet(tensor, None)
+
+    def stand_in(self, tensor: Tensor) -> Entry:
+        """The entry of a tensor that a variable was bound to, from outside of any call."""
+        entry = self.entries.get(id(tensor))
+        if entry is not None and entry() is tensor and not self.written:
+            return entry
+        with torch._C.DisableTorchFunction():
+            return self.entry(tensor)
 
     def meet(self, tensor: Tensor, operation: int | None) -> Entry:
         values = self.values

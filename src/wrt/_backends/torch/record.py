@@ -44,8 +44,7 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
     def bound(binding: Binding) -> None:
         held = weakly()
         if held is not None:
-            with torch._C.DisableTorchFunction():
-                binding.object = held.listener.entry(binding.object)  # a stand-in: names keep no tensor alive
+            binding.object = held.listener.stand_in(binding.object)  # names keep no tensor alive
             held.bound_names.add(binding)
 
     with ExitStack() as stack:

@@ -7,6 +7,7 @@ elements stand for their sum, so `of=(slice(None), 3)` explains class 3 for ever
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,11 @@ from wrt._study.target import finder
 from wrt._study.tensors import Numbers, kept, numbers
 from wrt.errors import NotDifferentiable, WrongQuery, WrongShape
 
+Copies = Callable[[slice], Any]
+"""Some of the inputs at which gradients are taken, with an axis for them in front."""
+
 AT_ONCE = 64 * 2**20  # bytes of inputs that run as one batch
+KEPT = 4 * 2**20  # bytes of noise that are kept for the next call
 
 
 def gradient(model: Callable[..., Any], x: Any, of: Any = None, *more: Any, **keywords: Any) -> Any:
@@ -55,11 +60,9 @@ def integrated_gradients(
     tensor([[ 0., 27.]])
     """
     places, weights = np.polynomial.legendre.leggauss(steps)
-    way = x - baseline
-    total = _weighted(
-        _Explained(model, of, more, keywords), x, [baseline + (1 + p) / 2 * way for p in places], weights / 2
-    )
-    return total * way
+    explained, way = _Explained(model, of, more, keywords), x - baseline
+    there = explained.native(((1 + places) / 2).reshape(-1, *[1] * len(x.shape)), x)
+    return _weighted(explained, x, lambda some: baseline + there[some] * way, weights / 2) * way
 
 
 def smooth_grad(
@@ -74,13 +77,9 @@ def smooth_grad(
 ) -> Any:
     """The mean derivative over copies of the input with noise: a standard deviation, or an array of one for each copy."""
     explained = _Explained(model, of, more, keywords)
-    shape = tuple(int(n) for n in x.shape)
-    drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *shape), seed)
-    arrays = _backends.owner(x).arrays
-    like = explained.like(x)
-    noises = arrays.native(drawn, like)
-    copies = [x + noises[k] for k in range(len(drawn))]
-    return _weighted(explained, x, copies, np.full(len(copies), 1 / len(copies)))
+    drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *map(int, x.shape)), seed)
+    noises = explained.native(drawn, x)
+    return _weighted(explained, x, lambda some: x + noises[some], np.full(len(drawn), 1 / len(drawn)))
 
 
 def grad_cam(
@@ -132,7 +131,6 @@ class _Explained:
     def __init__(self, model: Callable[..., Any], of: Any, more: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self.model, self.of, self.more, self.keywords = model, of, more, keywords
         self.find: Callable[[Trace], Handle] = finder(of)
-        self._like: Any = None
 
     def run(self, x: Any, *, values: bool = False) -> Trace:
         with kept(self.model):
@@ -161,13 +159,11 @@ class _Explained:
         with kept(self.model):
             return _first(self.model(followed, *self.more, **self.keywords)), followed
 
-    def like(self, x: Any) -> Any:
-        """A Value of the input: its dtype and device."""
-        if self._like is None and hasattr(x, "requires_grad_"):
-            self._like = _backends.owner(x).lift(x.detach().requires_grad_())
-        if self._like is None:
-            self._like = self.run(x).inputs[0].__wrt_differential__()[0]
-        return self._like
+    @staticmethod
+    def native(array: Numbers, x: Any) -> Any:
+        """Numbers in the framework, the dtype and the place of the input."""
+        backend = _backends.owner(x)
+        return backend.arrays.native(array, backend.lift(x.detach().requires_grad_() if hasattr(x, "detach") else x))
 
     def sides(self, x: Any) -> tuple[Any, Any]:
         """d(y) and d(x) of one recorded run; y is whole, elements are chosen by the caller."""
@@ -201,55 +197,61 @@ def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
     return u.reshape(y.shape) @ (y / by)
 
 
-def _weighted(explained: _Explained, x: Any, copies: list[Any], weights: Numbers) -> Any:
+def _weighted(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
     """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
-    arrays = _backends.owner(x).arrays
-    batch = int(x.shape[0]) if len(x.shape) else 0
-    size = max(1, AT_ONCE // max(1, int(np.prod(x.shape)) * 8))
+    arrays, shape = _backends.owner(x).arrays, tuple(map(int, x.shape))
+    size = max(1, AT_ONCE // max(1, int(np.prod(shape)) * 8))
     total: Any = None
-    for start in range(0, len(copies), size):
-        some, share = copies[start : start + size], weights[start : start + size]
-        if batch and explained.followable(x):
-            part = _followed_sum(explained, x, arrays.concat(some, 0), share)
-            if part is None:
-                return _one_by_one(explained, copies, weights)
-            total = part if total is None else total + part
-            continue
-        y, by = explained.sides(arrays.concat(some, 0) if batch else some[0])
-        if not batch or y.shape[:1] != (len(some) * batch,):
+    for start in range(0, len(weights), size):
+        some = slice(start, start + size)
+        share = weights[some]
+        if not shape:
             return _one_by_one(explained, copies, weights)
-        chosen = explained.elements((batch, *y.shape[1:]), x).positions
-        step = batch * int(np.prod(y.shape[1:]))
-        places = np.concatenate([chosen + k * step for k in range(len(some))])
-        g = _pull(y, by, places, np.repeat(share, len(chosen)))
-        part = arrays.total(arrays.reshape(g, (len(some), *map(int, x.shape))), 0)
+        together = arrays.reshape(copies(some), (len(share) * shape[0], *shape[1:]))
+        summed = _followed_sum if explained.followable(x) else _recorded_sum
+        part = summed(explained, x, together, share)
+        if part is None:
+            return _one_by_one(explained, copies, weights)
         total = part if total is None else total + part
     return total
 
 
+def _recorded_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
+    """The weighted sum over one batch of copies; None where the output has no batch axis."""
+    batch, arrays = int(x.shape[0]), _backends.owner(x).arrays
+    y, by = explained.sides(copies)
+    if y.shape[:1] != (len(weights) * batch,):
+        return None
+    chosen = explained.elements((batch, *y.shape[1:]), x).positions
+    step = batch * int(np.prod(y.shape[1:]))
+    places = np.concatenate([chosen + k * step for k in range(len(weights))])
+    g = _pull(y, by, places, np.repeat(weights, len(chosen)))
+    return arrays.total(arrays.reshape(g, (len(weights), *map(int, x.shape))), 0)
+
+
 def _followed_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
-    """The weighted sum over one batch of copies, without a recording; None where the output has no batch axis."""
+    """The same without a recording."""
     y, followed = explained.followed(copies)
     if not y.ndim or y.shape[0] != copies.shape[0]:
         return None
-    apart = y.reshape(len(weights), x.shape[0], *y.shape[1:])
     index = explained.index if isinstance(explained.index, tuple) else (explained.index,)
-    chosen = apart[(slice(None), *index)].reshape(len(weights), -1)
-    share = _backends.owner(x).arrays.native(weights, explained.like(x)).to(chosen.dtype)
-    g = (d((chosen.sum(1) * share).sum()) / d(followed)).value
-    return g.reshape(len(weights), *x.shape).sum(0)
+    chosen = y.reshape(len(weights), x.shape[0], *y.shape[1:])[(slice(None), *index)]
+    g = (d(chosen.sum()) / d(followed)).value.reshape(len(weights), *x.shape)  # each copy has a gradient of its own
+    if np.ptp(weights) == 0:
+        return g.sum(0) * float(weights[0])
+    return (explained.native(weights, x) @ g.reshape(len(weights), -1)).reshape(x.shape)
 
 
-def _one_by_one(explained: _Explained, copies: list[Any], weights: Numbers) -> Any:
+def _one_by_one(explained: _Explained, copies: Copies, weights: Numbers) -> Any:
     total: Any = None
-    for one, weight in zip(copies, weights):
+    for k, weight in enumerate(weights):
+        one = copies(slice(k, k + 1))[0]
         if explained.followable(one):
             g = weight * _gradient(explained, one)
-            total = g if total is None else total + g
-            continue
-        y, by = explained.sides(one)
-        positions = explained.elements(y.shape, one).positions
-        g = _pull(y, by, positions, np.full(len(positions), float(weight)))
+        else:
+            y, by = explained.sides(one)
+            positions = explained.elements(y.shape, one).positions
+            g = _pull(y, by, positions, np.full(len(positions), float(weight)))
         total = g if total is None else total + g
     return total
 
@@ -257,6 +259,13 @@ def _one_by_one(explained: _Explained, copies: list[Any], weights: Numbers) -> A
 def _noise(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
     if size < 0:
         raise WrongQuery(f"noise={size}", "a standard deviation is not negative", "write noise=0.15")
+    small = 4 * int(np.prod(shape)) <= KEPT
+    return (_drawn if small else _drawn.__wrapped__)(size, shape, seed)
+
+
+@lru_cache(maxsize=4)
+def _drawn(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
+    """The same seed gives the same noise: for one picture after another it is drawn once. Nobody writes to it."""
     return np.float32(size) * np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
@@ -265,5 +274,3 @@ def _first(output: Any) -> Any:
     while not hasattr(output, "shape"):
         output = next(iter(output.values() if isinstance(output, dict) else output))
     return output
-
-

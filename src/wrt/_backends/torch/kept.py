@@ -15,7 +15,7 @@ class kept:  # a generator would take as long as everything else here
 
     def __init__(self, objects: Sequence[Any]) -> None:
         found = [one for one in map(_module, objects) if one is not None]
-        self.before = [(buffer, buffer.detach().clone()) for model in found for buffer in model.buffers()]
+        self.before = [(buffer, buffer.detach().clone()) for buffer in _buffers(found)]
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         self.state = torch.get_rng_state()
         self.on_devices = [(device, torch.cuda.get_rng_state(device)) for device in devices]
@@ -31,6 +31,18 @@ class kept:  # a generator would take as long as everything else here
             if not torch.equal(buffer, saved):
                 with torch.no_grad():
                     buffer.copy_(saved)
+
+
+def _buffers(modules: list[Any]) -> list[torch.Tensor]:
+    """Every buffer of modules and of their parts; `Module.buffers()` takes longer than a small model runs."""
+    found, seen = [], set()
+    while modules:
+        module = modules.pop()
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
+            found += [buffer for buffer in module._buffers.values() if buffer is not None]
+            modules.extend(module._modules.values())
+    return found
 
 
 def _module(obj: Any) -> torch.nn.Module | None:

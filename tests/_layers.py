@@ -14,8 +14,9 @@ BELOW_NOTATION = ("_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(FACES, (*DOORS, "errors")),
-    **dict.fromkeys(DOORS, ("_study", "_notation", *BELOW_NOTATION)),
+    **dict.fromkeys(DOORS, ("_study", "_beyond", "_notation", *BELOW_NOTATION)),
     "_study": ("_notation", *BELOW_NOTATION),
+    "_beyond": ("_notation", *BELOW_NOTATION),
     "_notation": BELOW_NOTATION,
     "_why": ("_run", "_inplace", "_core", "errors"),
     "_run": ("_planner", "_sparsity", "_core", "errors"),

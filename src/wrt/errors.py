@@ -14,6 +14,9 @@
     ├── WrongQuery        (ValueError)    a question in the terminal that could not be read
     ├── WrongIndex        (IndexError)    an index that does not fit the tensor
     ├── UnknownName       (KeyError)      no tensor of that name was recorded
+    ├── CannotTravel      (TypeError)     a live graph was to go to another process
+    ├── Unfinished        (RuntimeError)  parts of a large answer are missing, and which
+    ├── NotInstalled      (ImportError)   an optional package is needed
     └── TooLarge          (MemoryError)   the answer would not fit in memory
 """
 
@@ -22,6 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "CannotTravel",
     "DifferentRuns",
     "EngineRefused",
     "GradientCut",
@@ -30,8 +34,10 @@ __all__ = [
     "NotATensor",
     "NotDifferentiable",
     "NotHolomorphic",
+    "NotInstalled",
     "NotRecorded",
     "TooLarge",
+    "Unfinished",
     "UnknownName",
     "WrongIndex",
     "WrongQuery",
@@ -104,6 +110,18 @@ class WrongIndex(WrtError, IndexError):
 
 class UnknownName(WrtError, KeyError):
     """No tensor of that name was recorded."""
+
+
+class CannotTravel(WrtError, TypeError):
+    """A live graph cannot go to another process; a `wrt.Model` can."""
+
+
+class Unfinished(WrtError, RuntimeError):
+    """Parts of a large answer are missing; what is there is right, and asking again computes only the rest."""
+
+
+class NotInstalled(WrtError, ImportError):
+    """An optional package is needed for this."""
 
 
 class TooLarge(WrtError, MemoryError):

@@ -1,0 +1,53 @@
+"""How JAX arrays travel to another process: as NumPy arrays, and onto the device that is chosen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+Settings = dict[str, Any]
+
+
+def packed(obj: Any) -> tuple[str, str, npt.NDArray[Any]] | None:
+    """(kind, dtype, numbers) of an array; None for anything else, and for typed random keys."""
+    if not isinstance(obj, jax.Array) or jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
+        return None
+    return "array", str(obj.dtype), np.asarray(obj)
+
+
+def unpacked(kind: str, dtype: str, numbers: npt.NDArray[Any], device: str | None) -> Any:
+    """The array again, on the device."""
+    return jax.device_put(numbers, None if device is None else _device(device))
+
+
+def devices() -> list[str]:
+    """The accelerators of this process."""
+    return [f"{one.platform}:{one.id}" for one in jax.local_devices() if one.platform != "cpu"]
+
+
+def _device(name: str) -> Any:
+    return next(one for one in jax.local_devices() if f"{one.platform}:{one.id}" == name)
+
+
+def settings() -> Settings:
+    """What a run depends on beside its model and its inputs: whether float64 exists."""
+    return {"x64": bool(jax.config.jax_enable_x64)}
+
+
+@contextmanager
+def on(device: str | None, chosen: Settings) -> Iterator[None]:
+    """Inside, arrays are made on the device and with the settings of whoever sent the model."""
+    before = bool(jax.config.jax_enable_x64)
+    if before != chosen["x64"]:
+        jax.config.update("jax_enable_x64", chosen["x64"])
+    try:
+        with jax.default_device(None if device is None else _device(device)):
+            yield
+    finally:
+        if before != chosen["x64"]:
+            jax.config.update("jax_enable_x64", before)

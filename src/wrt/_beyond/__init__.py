@@ -1,0 +1,1 @@
+"""Beyond one process: models that travel, blocks computed anywhere, answers on disk, data sets."""

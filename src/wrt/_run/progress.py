@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 PATIENCE = 2.0  # seconds of work that need no bar
+LISTENER: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("wrt_progress", default=None)
+"""Who else wants to hear how far the work is (what, done, of how many); what it raises ends the work."""
 
 
 class Progress:
@@ -28,6 +32,9 @@ class Progress:
 
     def advance(self, count: int) -> None:
         self._done += count
+        listener = LISTENER.get()
+        if listener is not None:
+            listener(self._what, self._done, self._total)
         if self._bar is not None:
             self._bar.advance(self._task, count)
         elif self._expected() > PATIENCE and self._done < self._total and watched():

@@ -20,20 +20,41 @@ Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     """Where the gradient of this tensor, as it is now, enters the graph; None if it has no history."""
-    if not tensor.requires_grad:
-        return None
+    edge = inner_edge(tensor)
+    return edge_of_leaf(tensor) if edge is None and tensor.requires_grad else edge
+
+
+def inner_edge(tensor: torch.Tensor) -> GradientEdge | None:
+    """The same, but None for a leaf too, whose edge takes longer to find."""
     if torch.is_inference_mode_enabled() or torch._C._len_torch_function_stack():
         with torch._C.DisableTorchFunction(), torch.inference_mode(False):
-            return get_gradient_edge(tensor)
+            return get_gradient_edge(tensor) if tensor.requires_grad else None
     node = tensor.grad_fn
-    if node is None and torch.is_grad_enabled():  # a leaf: the node that accumulates into it
-        return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
-    if node is None or isinstance(node, torch._C._FunctionBase):  # Python owns the node: it must be kept alive
+    if node is None:
+        return None
+    if isinstance(node, torch._C._FunctionBase):  # Python owns the node: it must be kept alive
         return get_gradient_edge(tensor)
     return GradientEdge(node, tensor.output_nr)
 
 
-def pull(out: GradientEdge, ins: tuple[GradientEdge, ...], seed: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def edge_of_leaf(leaf: torch.Tensor) -> GradientEdge:
+    """Where gradients accumulate into a leaf, also if it was frozen since; nowhere if it is no leaf any more."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+        if leaf.grad_fn is not None:
+            leaf = leaf.detach().requires_grad_()
+        frozen = not leaf.requires_grad
+        try:
+            if frozen:
+                leaf.requires_grad_()
+            return GradientEdge(leaf.view_as(leaf).grad_fn.next_functions[0][0], 0)
+        finally:
+            if frozen:
+                leaf.requires_grad_(False)
+
+
+def pull(
+    out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seed: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
     """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass.
 
     On other devices than the CPU it stays `torch.autograd.grad`, which prepares the threads that run there.
@@ -272,5 +293,9 @@ class Words:
     FREED = "Trying to backward through the graph a second time"
     FREED_SAVED = "after they have already been freed"
     INPLACE = "modified by an inplace operation"
+    INPLACE_IN_FULL = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: it was used "
+        "inside a recording, and written after the recording had ended"
+    )
     REENTRANT = "use_reentrant=True"
     NOT_USED = "appears to not have been used in the graph"

@@ -58,7 +58,7 @@ class Events:
         if entry.operation is None:
             entry.operation = len(listener.operations)
         name = "Parameter of a copy" if _called_from(frame, copy.__file__, "deepcopy") else "Parameter"
-        listener.operations.append((name, None, [given], [entry.number], spot(frame), None, listener.module, ()))
+        listener.note(name, None, [given], [entry.number], spot(frame))
 
     def backward(self, roots: Any, retain: bool, inputs: Any, accumulate: bool, frame: FrameType | None) -> None:
         """The user's backward is about to run."""

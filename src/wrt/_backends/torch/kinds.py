@@ -99,6 +99,8 @@ class Traits(NamedTuple):
     pure: bool = False
     """Compiled, and by its name not writing anything: nobody has to look whether it did."""
     remembered: bool = False
+    quick: bool = False
+    """Nothing of the above but pure: noted without ado."""
 
 
 PLAIN_QUESTION = Traits("")
@@ -114,7 +116,8 @@ class _Table(dict[Any, Traits]):
             return PLAIN_QUESTION
         name = name_of(func)
         writes = writes_in_place(name)
-        found = Traits(name, name in VERBATIM, writes, isinstance(func, _COMPILED) and not writes, name in REMEMBERED)
+        pure, verbatim, remembered = isinstance(func, _COMPILED) and not writes, name in VERBATIM, name in REMEMBERED
+        found = Traits(name, verbatim, writes, pure, remembered, pure and not verbatim and not remembered)
         self[func] = found
         return found
 

@@ -7,8 +7,9 @@ kept alive. What the notes mean is worked out when somebody asks.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,12 +19,14 @@ from torch.overrides import TorchFunctionMode
 from wrt._backends.torch.buffers import Buffer
 from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, Traits
 from wrt._backends.torch.saved import Saved
-from wrt._backends.torch.tensors import Entry, tensors_in
+from wrt._backends.torch.tensors import Entry, noted, noted_in_graph, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
 from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
 
 NOTHING: dict[str, Any] = {}
+STRIDED = torch.strided
+Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
 
 class Made(NamedTuple):
@@ -40,7 +43,7 @@ class Made(NamedTuple):
 class Operation(NamedTuple):
     """One call: what, from which values to which, in which line, with gradients on (`off` is None) or off.
 
-    While recording these are noted as bare tuples, in this order; `Listener.operation(k)` reads one.
+    While recording these are noted as bare tuples, see `Listener.note`; `Listener.operation(k)` reads one.
     """
 
     name: str
@@ -48,7 +51,7 @@ class Operation(NamedTuple):
     inputs: list[int]
     outputs: list[int]
     spot: Spot | None
-    off: tuple[str, tuple[CodeType, ...]] | None  # gradients were off: how, and the library functions on the way here
+    off: Off | None  # gradients were off: how, and the library functions on the way here
     module: str
     written: tuple[tuple[Buffer, int, int], ...]
 
@@ -62,7 +65,7 @@ class Listener(TorchFunctionMode):
         self.operations: list[tuple[Any, ...]] = []
         self.entries: dict[int, Entry] = {}
         self.written: list[Buffer] = []  # what was written in place; kept as long as the recording
-        self.saved = Saved(self.operations)
+        self.saved = Saved(self)
         self.earlier: dict[int, int] = {}  # a value of a tensor -> the value it had before it was written
         self.flags: list[tuple[int, int, bool]] = []  # operation, value, requires_grad from then on
         self.kept: dict[int, tuple[Any, Any, Any]] = {}  # operation -> function and arguments, to be run again
@@ -76,24 +79,76 @@ class Listener(TorchFunctionMode):
         traits = TRAITS[func]
         if traits is PLAIN_QUESTION:
             return func(*args, **kwargs) if kwargs else func(*args)
+        frame = sys._getframe(1)
         tracer = self.tracer
-        if tracer is None or sys.gettrace() is not tracer:
-            return self.perform(func, traits, args, kwargs or NOTHING, sys._getframe(1))
-        sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
+        watched = tracer is not None and sys.gettrace() is tracer
+        if watched:
+            sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
         try:
-            return self.perform(func, traits, args, kwargs or NOTHING, sys._getframe(1))
+            if traits.quick and not kwargs and not self.written and self.keep is None:
+                return self._quickly(traits, func, args, frame)
+            return self.perform(func, traits, args, kwargs or NOTHING, frame)
         finally:
-            sys.settrace(tracer)
+            if watched:
+                sys.settrace(tracer)
+
+    def _quickly(self, traits: Traits, func: Any, args: tuple[Any, ...], frame: FrameType) -> Any:
+        """The common case: all tensors are known, the user's own graph records the call, and nothing can be written.
+
+        No twin can come back as the result: it comes with a tensor of the graph, and what those two make is new.
+        """
+        known = self.entries
+        given: Any = args
+        inputs: tuple[int, ...] = ()
+        in_graph = False
+        for place, arg in enumerate(args):
+            kind = type(arg)
+            if kind is Tensor or kind is Parameter:
+                follows = arg.requires_grad
+                entry = known.get(id(arg))
+                if entry is None or entry() is not arg:
+                    if not follows:
+                        return self.perform(func, traits, args, NOTHING, frame)
+                    entry = self.meet(arg, None)
+                inputs += (entry.number,)
+                if follows:
+                    in_graph = True
+                elif entry.shadow is not None:
+                    if given is args:
+                        given = [*args]
+                    given[place] = entry.shadow
+                else:
+                    return self.perform(func, traits, args, NOTHING, frame)
+            elif kind is list or kind is tuple or isinstance(arg, Tensor):
+                return self.perform(func, traits, args, NOTHING, frame)
+        if not in_graph or not torch.is_grad_enabled():
+            return self.perform(func, traits, args, NOTHING, frame)
+        result = func(*given)
+        operations = self.operations
+        if type(result) is Tensor:
+            node = result.grad_fn
+            entry = known.get(id(result))
+            if node is not None and (entry is None or entry() is not result) and result.layout is STRIDED:
+                values = self.values
+                number = len(values)
+                known[id(result)] = entry = noted_in_graph(result, number, len(operations), node)
+                values.append(entry)
+                code = frame.f_code
+                if user_files[code.co_filename]:
+                    operations.append((traits.name, func, inputs, number, code, frame.f_lasti, None, self.module, ()))
+                else:
+                    self.note(traits.name, func, inputs, number, _spot(frame))
+                return result
+        entries = [entry for arg in given if isinstance(arg, Tensor) and (entry := known.get(id(arg))) is not None]
+        outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), entries)
+        self.note(traits.name, func, inputs, outputs, _spot(frame))
+        return result
 
     def perform(
         self, func: Any, traits: Traits, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
     ) -> Any:
         """Run one function of the user's, for real, and note it."""
-        name, verbatim, writes, pure, remembered = traits
-        if pure and not (kwargs or verbatim or remembered or self.written):
-            ready = self._ready(args)
-            if ready is not None:
-                return self._quickly(name, func, *ready, frame)
+        name, verbatim, writes, pure, remembered, _ = traits
         given = tensors_in(args, kwargs)
         entries = []
         known = self.entries
@@ -106,19 +161,19 @@ class Listener(TorchFunctionMode):
                 self._refresh(tensor, entry)
             entries.append(entry)
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-        plain = False
+        run, plain = func, False
         replaced: Any = None
         if enabled and not verbatim:
             plain, replaced = twins_for(self, given, entries)
         if writes or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
-            before_writes(self, name, args, kwargs)
+            run = before_writes(self, name, func, args, kwargs)
             pure = False
         versions = None if pure else _versions(given)
         if replaced:
-            result = run_on_twins(func, name, args, kwargs, replaced)
+            result = run_on_twins(run, name, args, kwargs, replaced)
             result = handed_back(self, result, given, entries, replaced, plain)
         else:
-            result = func(*args, **kwargs)
+            result = run(*args, **kwargs)
         inputs = [entry.number for entry in entries]
         spot = _spot(frame)
         written: Any = ()
@@ -138,48 +193,22 @@ class Listener(TorchFunctionMode):
             outputs += [number for _, number, _ in written if number not in outputs]
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
-        off = None if enabled else _off(frame)
-        self.operations.append((name, func, inputs, outputs, spot, off, self.module, written))
+        self.note(name, func, inputs, outputs, spot, None if enabled else _off(frame), written)
         return result
 
-    def _ready(self, args: tuple[Any, ...]) -> tuple[list[Any], list[int]] | None:
-        """Arguments to run with and their values, if all tensors are known, and one is in the user's own graph.
-
-        No twin can come back as the result: it comes with a tensor of the graph, and what those two make is new.
-        """
-        known = self.entries
-        run: list[Any] = []
-        numbers = []
-        plain = False
-        for arg in args:
-            kind = type(arg)
-            if kind is Tensor or kind is Parameter:
-                in_graph = arg.requires_grad
-                entry = known.get(id(arg))
-                if entry is None or entry() is not arg:
-                    return None
-                numbers.append(entry.number)
-                if in_graph:
-                    plain = True
-                elif entry.shadow is not None:
-                    arg = entry.shadow
-                else:
-                    return None
-            elif kind is list or kind is tuple or isinstance(arg, Tensor):
-                return None
-            run.append(arg)
-        return (run, numbers) if plain and torch.is_grad_enabled() and not torch.is_inference_mode_enabled() else None
-
-    def _quickly(self, name: str, func: Any, run: list[Any], numbers: list[int], frame: FrameType | None) -> Any:
-        """The common case: the user's own graph records the call, and nothing can be written."""
-        result = func(*run)
-        if type(result) is Tensor and id(result) not in self.entries:
-            outputs = [self.meet(result, len(self.operations)).number]
-        else:
-            given = [entry for arg in run if isinstance(arg, Tensor) and (entry := self.entries.get(id(arg))) is not None]
-            outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), given)
-        self.operations.append((name, func, numbers, outputs, _spot(frame), None, self.module, ()))
-        return result
+    def note(
+        self,
+        name: str,
+        func: Any,
+        inputs: Sequence[int],
+        outputs: list[int] | int,
+        spot: Spot | None,
+        off: Off | None = None,
+        written: Any = (),
+    ) -> None:
+        """One operation more."""
+        code, offset = spot or (None, 0)
+        self.operations.append((name, func, inputs, outputs, code, offset, off, self.module, written))
 
     def _remember(
         self, name: str, func: Any, args: Any, kwargs: Any, entries: list[Entry], outputs: list[int]
@@ -203,7 +232,23 @@ class Listener(TorchFunctionMode):
     # ---------------------------------------------------------------- tensors and values
 
     def operation(self, number: int) -> Operation:
-        return Operation(*self.operations[number])
+        name, func, inputs, outputs, code, offset, off, module, written = self.operations[number]
+        spot = None if code is None else (code, offset)
+        made = [outputs] if isinstance(outputs, int) else outputs
+        return Operation(name, func, list(inputs), made, spot, off, module, written)
+
+    def length(self) -> int:
+        return len(self.operations)
+
+    def made(self, operation: int) -> list[Any]:
+        """The autograd nodes of the results of an operation."""
+        outputs = self.operations[operation][3]
+        numbers = [outputs] if isinstance(outputs, int) else outputs
+        return [node for number in numbers if (node := self.values[number].node) is not None]
+
+    def given(self) -> list[Any]:
+        """The autograd nodes of what was made before the recording."""
+        return [value.node for value in self.values if value.operation is None and value.node is not None]
 
     def entry(self, tensor: Tensor) -> Entry:
         """What is known of a tensor; a tensor seen for the first time becomes an input of the run."""
@@ -224,7 +269,7 @@ class Listener(TorchFunctionMode):
 
     def meet(self, tensor: Tensor, operation: int | None) -> Entry:
         values = self.values
-        entry = Entry(tensor, len(values), operation)
+        entry = noted(tensor, len(values), operation)
         self.entries[id(tensor)] = entry
         values.append(entry)
         if self.written:
@@ -246,7 +291,7 @@ class Listener(TorchFunctionMode):
             since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
             self.renumber(tensor, entry, len(self.operations))
             last = buffer.versions[-1].spot
-            self.operations.append(("alias", None, since, [entry.number], last, None, self.module, ()))
+            self.note("alias", None, since, [entry.number], last)
             entry.stamp = buffer.writes
 
     def _buffer_of_base(self, tensor: Tensor) -> Buffer | None:
@@ -305,7 +350,7 @@ def _spot(frame: FrameType | None) -> Spot | None:
     return None
 
 
-def _off(frame: FrameType | None) -> tuple[str, tuple[CodeType, ...]]:
+def _off(frame: FrameType | None) -> Off:
     """How gradients are switched off, and the library functions between the user's line and here, the innermost first."""
     called = []
     while frame is not None and not user_files[frame.f_code.co_filename]:

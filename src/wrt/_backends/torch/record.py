@@ -69,7 +69,6 @@ def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]
 def _listen(stack: ExitStack, record: TorchRecording) -> None:
     """Put everything in place that notes what happens; the stack takes it away again."""
     listener = record.listener
-    stack.enter_context(torch.autograd.graph.saved_tensors_hooks(listener.saved.pack, listener.saved.unpack))
     if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
         stack.enter_context(torch.compiler.set_stance("force_eager"))
     stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))

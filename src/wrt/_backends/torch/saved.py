@@ -1,27 +1,46 @@
 """Copy on write for what backward needs.
 
-torch refuses a backward whose saved tensors were overwritten. Inside a recording every saved tensor is held by a small
-box; just before a write, the boxes on that memory take a copy. Nothing is copied unless it is about to be overwritten.
+torch refuses a backward whose saved tensors were overwritten. Just before a write inside a recording, every tensor that
+the graph saved so far is put into a small box, and the boxes on the memory about to be written take a copy. Nothing is
+boxed unless something is written, and nothing is copied unless it is about to be overwritten.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sized
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from wrt._backends.torch.compat import Words
+
+
+class Graph(Protocol):
+    """What is known of the autograd graph that a recording makes."""
+
+    def length(self) -> int:
+        """How many operations there were so far."""
+
+    def made(self, operation: int) -> Iterable[Any]:
+        """The autograd nodes of its results."""
+
+    def given(self) -> Iterable[Any]:
+        """Nodes from before the recording: what they saved is nobody's business here."""
 
 
 class Box:
     """One tensor that some backward needs, saved while an operation ran (`operation`: its number)."""
 
-    __slots__ = ("__weakref__", "operation", "tensor")
+    __slots__ = ("__weakref__", "operation", "tensor", "version")
 
     def __init__(self, tensor: Tensor, operation: int) -> None:
         self.tensor = tensor
         self.operation = operation
+        self.version = _version(tensor)
 
 
 class Overwritten(NamedTuple):
@@ -32,37 +51,80 @@ class Overwritten(NamedTuple):
 
 
 class Saved:
-    """The boxes of a recording, by the memory they lie on."""
+    """The boxes of a recording, by the memory they lie on. `graph` tells which autograd nodes it has made."""
 
-    def __init__(self, operations: Sized = ()) -> None:
-        self._operations = operations
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self.overwritten: list[Overwritten] = []
         self._boxes: dict[int, list[weakref.ref[Box]]] = {}
+        self._seen: set[Any] = set()
+        self._looked = 0
+        self._packing: int | None = None
+
+    # ---------------------------------------------------------------- boxes
 
     def pack(self, tensor: Tensor) -> Box:
         # a leaf has no history that could hold its own box
-        box = Box(tensor if tensor.is_leaf else tensor.detach(), len(self._operations))
-        if tensor.layout != torch.strided:
-            return box  # no memory of its own that could be written in place
-        where = tensor.untyped_storage()._cdata
-        boxes = self._boxes.get(where)
-        if boxes is None:
-            self._boxes[where] = [weakref.ref(box)]
-        else:
-            boxes.append(weakref.ref(box))
+        number = self._graph.length() if self._packing is None else self._packing
+        box = Box(tensor if tensor.is_leaf else tensor.detach(), number)
+        if tensor.layout == torch.strided:  # others have no memory of their own that could be written in place
+            self._boxes.setdefault(tensor.untyped_storage()._cdata, []).append(weakref.ref(box))
         return box
 
     @staticmethod
     def unpack(box: Box) -> Tensor:
+        if box.version != _version(box.tensor):  # written where nobody watched: after the recording
+            raise RuntimeError(Words.INPLACE_IN_FULL)
         return box.tensor
 
     def before_write(self, tensor: Tensor) -> None:
         """Copy what is saved of this tensor's memory; it is about to change."""
+        self._catch_up()
         for reference in self._boxes.pop(tensor.untyped_storage()._cdata, ()):
             box = reference()
             if box is not None:
                 box.tensor = box.tensor.clone()
-                self.overwritten.append(Overwritten(reference, len(self._operations)))
+                box.version = _version(box.tensor)
+                self.overwritten.append(Overwritten(reference, self._graph.length()))
+
+    def hooks(self) -> Any:
+        """While a write runs: what it saves itself may hide inside a node of a view, where nobody can look later."""
+        return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+
+    # ---------------------------------------------------------------- what the graph saved so far
+
+    def _catch_up(self) -> None:
+        """Box what nodes have saved since the last write."""
+        known = self._graph.length()
+        if known == self._looked:
+            return
+        self._seen.update(self._graph.given())
+        try:
+            for number in range(self._looked, known):
+                self._packing = number
+                for node in self._graph.made(number):
+                    self._box_saved(node)
+        finally:
+            self._packing = None
+        self._looked = known
+
+    def _box_saved(self, node: Any) -> None:
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in self._seen:
+                continue
+            self._seen.add(node)
+            for name in _raw_names(type(node)):
+                self._box_raw(getattr(node, name))
+            waiting.extend(upstream for upstream, _ in node.next_functions)
+
+    def _box_raw(self, raw: Any) -> None:
+        for one in raw if isinstance(raw, (tuple, list)) else (raw,):
+            with suppress(AttributeError, RuntimeError):  # nothing saved there, or boxed by somebody already
+                one.register_hooks(self.pack, self.unpack)
+
+    # ---------------------------------------------------------------- arguments of calls
 
     def boxed(self, args: Any) -> Any:
         """Arguments of a call with a box in the place of every tensor; `opened` gives them back."""
@@ -79,6 +141,15 @@ class Saved:
         if type(args) in (list, tuple):
             return type(args)(self._boxed(arg) for arg in args)
         return args
+
+
+@cache
+def _raw_names(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def opened(args: Any) -> Any:

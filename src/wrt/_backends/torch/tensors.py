@@ -18,30 +18,38 @@ class Entry(weakref.ref[torch.Tensor]):
 
     It is also the note of the value the tensor has now: `number` in the graph, shape, dtype, where gradients enter
     (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` is its differentiable
-    twin on the same memory, if it does not require grad itself. Made for every operation, so it holds little.
+    twin on the same memory, if it does not require grad itself. Made for every operation, by `noted` or `noted_in_graph`
+    alone: a constructor in Python would take as long as the rest of the note.
     """
 
     __slots__ = (
-        "buffer", "dtype", "geometry", "node", "number", "operation", "output", "requires_grad", "shadow", "shape",
-        "stamp",
+        "buffer", "geometry", "kind", "node", "number", "operation", "output", "requires_grad", "shadow", "size", "stamp",
     )
     __hash__ = object.__hash__
 
-    def __new__(cls, tensor: Tensor, number: int, operation: int | None) -> Entry:
-        return super().__new__(cls, tensor, _gone)
+    number: int
+    operation: int | None
+    node: Any
+    output: int
+    requires_grad: bool
+    shadow: Tensor | None
+    buffer: Buffer | None
+    geometry: Any
+    stamp: int
+    size: Shape | None  # None: its node knows
+    kind: torch.dtype | None
 
-    def __init__(self, tensor: Tensor, number: int, operation: int | None) -> None:
-        self.number = number
-        self.shape: Shape = tensor.shape  # a torch.Size is a tuple
-        self.dtype = tensor.dtype
-        self.node = tensor.grad_fn
-        self.output = tensor.output_nr
-        self.operation = operation
-        self.requires_grad = tensor.requires_grad
-        self.shadow: Tensor | None = None
-        self.buffer: Buffer | None = None
-        self.geometry: Any = None
-        self.stamp = 0
+    @property
+    def shape(self) -> Shape:
+        if self.size is None:
+            self.size = tuple(self.node._input_metadata[self.output].shape)
+        return self.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        if self.kind is None:
+            self.kind = self.node._input_metadata[self.output].dtype
+        return self.kind
 
     def __eq__(self, other: object) -> bool:
         return self is other  # not the tensors' own comparison
@@ -76,7 +84,39 @@ class Entry(weakref.ref[torch.Tensor]):
         return None
 
 
+def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> Entry:
+    """The entry of a result that the user's own graph holds: shape and dtype stay with its node until asked for."""
+    entry = Entry(tensor)
+    entry.number = number
+    entry.operation = operation
+    entry.node = node
+    entry.output = tensor.output_nr
+    entry.requires_grad = True
+    entry.shadow = entry.buffer = entry.geometry = entry.size = entry.kind = None
+    entry.stamp = 0
+    return entry
+
+
+def noted(tensor: Tensor, number: int, operation: int | None) -> Entry:
+    """The entry of any tensor."""
+    node = tensor.grad_fn
+    if node is not None and operation is not None and tensor.layout == torch.strided:
+        return noted_in_graph(tensor, number, operation, node)
+    entry = Entry(tensor, _gone)
+    entry.number = number
+    entry.operation = operation
+    entry.node = node
+    entry.output = tensor.output_nr
+    entry.requires_grad = tensor.requires_grad
+    entry.shadow = entry.buffer = entry.geometry = None
+    entry.stamp = 0
+    entry.size = tensor.shape  # a torch.Size is a tuple
+    entry.kind = tensor.dtype
+    return entry
+
+
 def _gone(entry: Any) -> None:
+    """The tensor died: its twin, which lies on the same memory, must not outlive it."""
     entry.shadow = None
     if entry.buffer is not None and not entry.buffer.writes:
         entry.buffer = None

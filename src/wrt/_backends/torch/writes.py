@@ -30,12 +30,24 @@ class Call(NamedTuple):
     spot: Spot | None
 
 
-def before_writes(listener: Listener, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Keep what backward needs of tensors that a call is about to overwrite, and know where their history stood."""
-    for tensor in _targets(name, args, kwargs):
+def before_writes(listener: Listener, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Keep what backward needs of tensors that a call is about to overwrite, and know where their history stood.
+
+    Gives the function to call in its place: one that also keeps what the write itself saves.
+    """
+    targets = _targets(name, args, kwargs)
+    for tensor in targets:
         listener.saved.before_write(tensor)
         if tensor._base is not None:
             listener.entry(tensor._base)
+    if not targets or name in UNDIFFERENTIABLE_INPUTS or not torch._C._autograd._saved_tensors_hooks_is_enabled():
+        return func
+
+    def write(*given: Any, **named: Any) -> Any:
+        with listener.saved.hooks():
+            return func(*given, **named)
+
+    return write
 
 
 def _targets(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:

@@ -22,7 +22,7 @@ Positions = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # never changed, but not frozen: a frozen one takes three times as long to make
 class Elements:
     """A selection from a tensor: its shape, and where its elements lie in the flattened tensor.
 

@@ -95,17 +95,16 @@ def _is_side(leaf: Any) -> bool:
 
 def derivative(y: Differential, x: Differential, *, check: bool = True) -> Derivative:
     """`y / x` as a lazy Derivative; `check` raises at once where there is no history at all."""
-    record = _common_record(y.value, x.value)
-    side = record.side(x.value, x.elements)
-    result = Derivative(y.value, y.elements, (side,))
-    if check and not record.same(y.value, x.value):
-        record.ready(y.value, side)
-    return result
+    of, by = y.value, x.value
+    record = of.record if of.record is by.record else _common_record(of, by)
+    side = record.side(by, x.elements)
+    if check and not (record.has_history(of) and record.has_history(by) and side.parts[0].value is by):
+        if not record.same(of, by):
+            record.ready(of, side)
+    return Derivative(of, y.elements, (side,))
 
 
 def _common_record(y: Value, x: Value) -> Any:
-    if y.record is x.record:
-        return y.record
     joined = y.record.join(x.record)
     if joined is not None:
         return joined

@@ -172,11 +172,17 @@ class Derivative:
             return further.answer(self._y, self.rows, self._sides)
         if self._entries is not None:
             return self._entries_answer()
-        if self._shared is None and self.rows.size == 1 and (row := plain_row(self.ask)) is not None:
-            return execute.Answer(row[0], True, row[1])
+        if self._shared is None and self.rows.size == 1 and (row := self._row()) is not None:
+            return row
         shared, place = self._shared or (None, 0)
         together = None if shared is None else shared.take(place)
         return together or execute.answer(self.ask)
+
+    def _row(self) -> execute.Answer | None:
+        """One ordinary row, by the shortest way."""
+        side = self._sides[0]
+        row = plain_row(self._y, self.rows, side)
+        return None if row is None else execute.Answer(row[0], True, row[1], side)
 
     def _finding(self) -> Finding | None:
         """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
@@ -204,7 +210,12 @@ class Derivative:
     @property
     def value(self) -> Any:
         """The answer as a tensor of the framework, on x's device and in its dtype."""
-        found = self._answered().array
+        answer = self._answer
+        if answer is None:
+            if self.rows.shape == () and len(self._sides) == 1 and self._entries is None and self._shared is None:
+                self._answer = answer = self._row()  # one element of y: a hand-written line is the measure
+            answer = answer or self._answered()
+        found = answer.array
         arrays = self._y.record.backend.arrays
         if self._entries is not None:
             if self.order > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from wrt._core.ask import Ask
 from wrt._core.plan import Direct
@@ -18,24 +18,41 @@ from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
 from wrt._run.planned import planned_block, worth_planning
-from wrt._run.row import plain_row
+from wrt._run.row import plain_row, row_report
 
 
-@dataclass(slots=True)
 class Answer:
-    """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran."""
+    """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran.
 
-    array: Array
-    connected: bool
-    report: Report
+    Without a report it is a plain row of `side`, whose report is written when somebody reads it.
+    """
+
+    __slots__ = ("_report", "array", "connected", "side")
+
+    def __init__(self, array: Array, connected: bool, report: Report | None, side: Side | None = None) -> None:
+        self.array = array
+        self.connected = connected
+        self.side = side
+        self._report = report
+
+    @property
+    def report(self) -> Report:
+        if self._report is None:
+            assert self.side is not None
+            self._report = row_report(self.side)
+        return self._report
+
+    @report.setter
+    def report(self, report: Report) -> None:
+        self._report = report
 
 
 def answer(ask: Ask) -> Answer:
     """The block that was asked for."""
     arrays = ask.y.record.backend.arrays
-    row = plain_row(ask) if ask.m == 1 else None
+    row = plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None
     if row is not None:
-        return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1])
+        return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1], ask.x)
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)

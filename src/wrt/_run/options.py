@@ -32,7 +32,8 @@ class Options:
             )
 
 
-_CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=Options())
+DEFAULT = Options()
+_CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=DEFAULT)
 
 
 def current() -> Options:

@@ -7,44 +7,66 @@ path at all) is left to `execute.py`.
 
 from __future__ import annotations
 
+import math
+
 from wrt._core.ask import Ask
+from wrt._core.index import Elements
 from wrt._core.protocol import Array
 from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Side, Value
 from wrt._run import repair
 from wrt._run.direct import set_up
 from wrt._run.memory import SMALL, refuse_too_large
-from wrt._run.options import current
+from wrt._run.options import DEFAULT, current
 
 ENGINE = Certificate("engine")
+FEW = SMALL // 16  # no number takes more bytes
 
 
-def plain_row(ask: Ask) -> tuple[Array, Report] | None:
-    """The row in x's own shape, or its elements as (1, n), and what ran; None where more has to be looked at."""
-    y, parts = ask.y, ask.x.parts
-    part = parts[0]
+def plain_row(y: Value, rows: Elements, side: Side) -> tuple[Array, Report | None] | None:
+    """The row in x's own shape, or its elements as (1, n), and what ran; None where more has to be looked at.
+
+    The report is None where it is `row_report`: most are never read.
+    """
+    part = side.parts[0]
     x = part.value
-    record = y.record
-    arrays = record.backend.arrays
-    if len(parts) > 1 or part.into is not None or part.component or arrays.is_complex(y) or arrays.is_complex(x):
+    if part.into is not None or part.component or len(side.parts) > 1 or x.record.backend is not y.record.backend:
         return None
     chosen = current()
-    if chosen.way is not None or not record.has_history(y) or not record.has_history(x) or record.same(y, x):
+    if chosen is not DEFAULT and chosen.way is not None:
         return None
-    if chosen.memory is not None or x.size * arrays.itemsize(x) > SMALL:
-        refuse_too_large(ask)
-    linear = record.linear(y, (x,))
-    rung = linear.pull_rungs[-1]
-    row = getattr(linear, "row", None)
-    if row is None:
-        (array,) = linear.pull(arrays.one_hot(y, ask.rows.positions), rung)
-    else:
-        array = row(ask.rows.first)
-    if array is None or not ask.n:
+    if chosen.memory is not None or math.prod(x.shape) > FEW:
+        refuse_too_large(Ask(y, rows, side))
+    quick = getattr(y.record, "row", None)
+    array, report = (quick(y, x, rows.first), None) if quick is not None else _pulled(y, x, rows, side)
+    elements = part.elements
+    if array is None or 0 in elements.shape:
         return None
-    if not part.elements.everything:
-        array = arrays.take(arrays.reshape(array, (1, x.size)), part.elements.positions, 1)
-    report = Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(ask.x.notes), ENGINE)
-    if not arrays.all_finite(array):
-        array = repair.non_finite(ask, linear, arrays.reshape(array, (1, ask.n)), "pull", report)
-        report.steps.extend(set_up(linear))
+    arrays = y.record.backend.arrays
+    if elements.shape is not elements.of and not elements.everything:
+        array = arrays.take(arrays.reshape(array, (1, x.size)), elements.positions, 1)
+    if arrays.all_finite(array):
+        return array, report
+    ask, report = Ask(y, rows, side), report or row_report(side)
+    linear = y.record.linear(y, (x,))
+    array = repair.non_finite(ask, linear, arrays.reshape(array, (1, ask.n)), "pull", report)
+    report.steps.extend(set_up(linear))
     return array, report
+
+
+def _pulled(y: Value, x: Value, rows: Elements, side: Side) -> tuple[Array | None, Report | None]:
+    """What one pass gives for all of x, where the record knows no quicker way."""
+    record = y.record
+    arrays = record.backend.arrays
+    if arrays.is_complex(y) or arrays.is_complex(x) or record.same(y, x):
+        return None, None
+    if not record.has_history(y) or not record.has_history(x):
+        return None, None
+    linear = record.linear(y, (x,))
+    (array,) = linear.pull(arrays.one_hot(y, rows.positions), linear.pull_rungs[-1])
+    return array, row_report(side, linear.pull_rungs[-1])
+
+
+def row_report(side: Side, rung: str = "one by one") -> Report:
+    """What ran for a plain row."""
+    return Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(side.notes), ENGINE)

@@ -136,9 +136,9 @@ class TorchArrays:
 
     def all_finite(self, array: Tensor) -> bool:
         # one reduction; a finite array whose sum overflows is looked at again, element by element
-        if array.dtype in NUMPY and array.device.type == "cpu" and array.is_contiguous():
-            flat = array.detach().numpy().reshape(-1)
-            if math.isfinite(np.dot(flat, flat)):
+        if array.is_cpu and array.dtype in NUMPY and array.is_contiguous():
+            numbers = array.detach().numpy() if array.requires_grad else array.numpy()
+            if math.isfinite(np.vdot(numbers, numbers)):
                 return True
         total = array.sum().item()
         finite = math.isfinite(total) if isinstance(total, (int, float)) else math.isfinite(abs(total))

@@ -30,8 +30,7 @@ class TorchBackend:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))
 
     def lift(self, obj: torch.Tensor) -> Value:
-        dtype = obj.dtype
-        if not (dtype.is_floating_point or dtype.is_complex):
+        if not (obj.is_floating_point() or obj.is_complex()):
             raise NotDifferentiable(
                 f"d() of a tensor of {str(obj.dtype).removeprefix('torch.')}",
                 "whole numbers and booleans have no derivative; the path ends where the value was made so",

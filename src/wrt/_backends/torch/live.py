@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, cuts
+from wrt._backends.torch.arrays import unit
 from wrt._backends.torch.hooks import hook_notes
 from wrt._backends.torch.refusals import reentrant_checkpoint
-from wrt._backends.torch.sweep import TorchLinear
+from wrt._backends.torch.sweep import TorchLinear, row
 from wrt._backends.torch.trusted import trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
@@ -26,18 +26,45 @@ from wrt._core.value import Part, Side, Value
 from wrt.errors import NoPath, NotRecorded
 
 
-@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Moment:
     """A tensor as it was when asked about: the edge is a snapshot, later writes do not move it.
 
     `view` keeps a view alive: `d(x[0])` is often the only one to hold it, and its base is where the answer may lie.
+    `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    edge: GradientEdge | None
-    device: torch.device
-    tensor: weakref.ref[torch.Tensor]
-    version: int
-    view: torch.Tensor | None = None
+    __slots__ = ("_edge", "device", "leaf", "tensor", "version", "view")
+
+    def __init__(
+        self,
+        edge: GradientEdge | None,
+        device: torch.device,
+        tensor: weakref.ref[torch.Tensor],
+        version: int,
+        view: torch.Tensor | None = None,
+        leaf: torch.Tensor | None = None,
+    ) -> None:
+        self._edge = edge
+        self.device = device
+        self.tensor = tensor
+        self.version = version
+        self.view = view
+        self.leaf = leaf
+
+    @property
+    def edge(self) -> GradientEdge | None:
+        """Where its gradient enters the graph; None if it has no history."""
+        if self._edge is None and self.leaf is not None:
+            self._edge = compat.edge_of_leaf(self.leaf)
+        return self._edge
+
+    @property
+    def target(self) -> GradientEdge | torch.Tensor | None:
+        """What the engine is to differentiate by: the leaf while it still is one, otherwise the edge."""
+        leaf = self.leaf
+        if leaf is not None and self._edge is None and leaf.requires_grad and leaf.is_leaf:
+            return leaf
+        return self.edge
 
 
 class LiveRecord:
@@ -51,8 +78,10 @@ class LiveRecord:
         return None
 
     def lift(self, tensor: torch.Tensor) -> Value:
+        edge = compat.inner_edge(tensor)
+        leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
         view = tensor if tensor._is_view() else None
-        moment = Moment(compat.edge_of(tensor), tensor.device, weakref.ref(tensor), tensor._version, view)
+        moment = Moment(edge, tensor.device, weakref.ref(tensor), tensor._version, view, leaf)
         return Value(self, moment, tuple(tensor.shape), tensor.dtype)
 
     def join(self, other: Any) -> Any:
@@ -65,6 +94,16 @@ class LiveRecord:
 
     def linear(self, y: Value, xs: Sequence[Value]) -> TorchLinear:
         return TorchLinear(y, xs)
+
+    def row(self, y: Value, x: Value, position: int) -> torch.Tensor | None:
+        """One row with respect to all of x, in x's own shape: the quickest question there is.
+
+        None where more has to be looked at: complex numbers, a tensor without history, one tensor on both sides.
+        """
+        out, into = y.key.edge, x.key.target
+        if out is None or into is None or y.dtype.is_complex or x.dtype.is_complex or _one_edge(out, into):
+            return None
+        return row(out, into, unit(y, position))
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         """The graph between y and x as plain data, for the planner."""
@@ -95,7 +134,8 @@ class LiveRecord:
         return a.tensor() is not None and a.tensor() is b.tensor() and a.version == b.version
 
     def has_history(self, value: Value) -> bool:
-        return value.key.edge is not None
+        moment = value.key
+        return moment._edge is not None or moment.leaf is not None
 
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate."""
@@ -138,6 +178,12 @@ class LiveRecord:
 
     def notes(self, y: Value, x: Side) -> list[str]:
         return [*x.notes, *(hook_notes(y.key.edge.node, x) if y.key.edge is not None else ())]
+
+
+def _one_edge(a: GradientEdge, b: GradientEdge | torch.Tensor) -> bool:
+    if type(b) is GradientEdge:
+        return compat.same_edge(a, b)
+    return compat.is_leaf_node(a.node) and a.node.variable is b
 
 
 def _name(value: Value, letter: str) -> str:

@@ -15,7 +15,6 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.arrays import unit
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
@@ -53,14 +52,6 @@ class TorchLinear:
                 return self._pull_batched(seeds)
             rows = [self._pull_one(seed) for seed in seeds]
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
-
-    def row(self, position: int) -> Tensor | None:
-        """One row with respect to the only x, in x's own shape: the quickest question there is."""
-        seed = unit(self.y, position)
-        if compat.is_calm():
-            return self._pull_one(seed)[0]
-        with compat.Undisturbed():
-            return self._pull_one(seed)[0]
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
         try:
@@ -146,6 +137,19 @@ class TorchLinear:
             for column in zip(*rows, strict=True):
                 lifted.append(None if column[0] is None else self.y.record.backend.lift(torch.stack(column)))
             return lifted
+
+
+def row(out: GradientEdge, into: GradientEdge | Tensor, seed: Tensor) -> Tensor | None:
+    """One plain pull to one place."""
+    try:
+        if compat.is_calm():
+            (pulled,) = compat.pull(out, (into,), seed)
+        else:
+            with compat.Undisturbed():
+                (pulled,) = compat.pull(out, (into,), seed)
+    except RuntimeError as error:
+        raise in_our_words(error) from error
+    return _dense(pulled)
 
 
 def _dense(gradient: Tensor | None) -> Tensor | None:

@@ -9,15 +9,17 @@ from pathlib import Path
 FACES = ("_cli", "_show", "testing", "_dask")
 DOORS = ("wrt", "extend", "saliency")  # "wrt" is the package's own __init__; another door, `errors`, is the bottom layer
 SIBLINGS = ("_sparsity", "_inplace", "_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
-BELOW_NOTATION = ("_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures", "_core", "errors")
+BELOW_NOTATION = ("_operators", "_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures", "_core", "errors")
 
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(FACES, (*DOORS, "errors")),
     **dict.fromkeys(DOORS, ("_study", "_beyond", "_notation", *BELOW_NOTATION)),
+    "_microscope": ("_study", "_notation", *BELOW_NOTATION),
     "_study": ("_notation", *BELOW_NOTATION),
     "_beyond": ("_notation", *BELOW_NOTATION),
     "_notation": BELOW_NOTATION,
+    "_operators": ("_run", "_planner", "_sparsity", "_core", "errors"),
     "_why": ("_run", "_inplace", "_core", "errors"),
     "_run": ("_planner", "_sparsity", "_core", "errors"),
     "_planner": ("_sparsity", "_core", "errors"),

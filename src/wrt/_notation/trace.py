@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import CellType, ModuleType
 from typing import Any
@@ -146,6 +147,45 @@ class Trace:
         """Write the graph as JSON; `wrt.load_graph(path)` reads it without the framework."""
         self.graph.save(path)
 
+    # ---------------------------------------------------------------- to look at
+
+    def show(
+        self, *, tokens: Sequence[str] = (), title: str = "", browser: bool = True, wait: bool | None = None,
+        port: int = 0, token: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Open the run as a page that computes what is clicked, on this machine alone.
+
+        `tokens` are the words behind whole numbers that went in. In a script it waits until Ctrl-C, at a prompt it
+        returns at once; `wait` says otherwise. `port` and `token` are random unless given.
+        """
+        return _microscope().show(
+            self, tokens=tokens, title=title, browser=browser, wait=wait, port=port, token=token
+        )
+
+    def save_html(
+        self, path: str | Path, *, rows: Sequence[Any] | None = None, by: Sequence[Any] = (),
+        tokens: Sequence[str] = (), title: str = "", sources: bool = False, limit: str | int = "20 MB",
+    ) -> Any:  # fmt: skip
+        """Write the run as a page in one file, with derivatives computed beforehand; returns what it carries.
+
+        `rows` are names, or handles with an index: `rows=["fc", t["conv2"][0, 5]]`; `by` what they are differentiated
+        by. Left out, the output and the layers by the input, as far as `limit` allows. Lines of source only with
+        `sources`.
+        """
+        return _microscope().save_html(
+            self, path, rows=rows, by=by, tokens=tokens, title=title, sources=sources, limit=limit
+        )
+
+    def widget(self, *, tokens: Sequence[str] = (), title: str = "") -> Any:
+        """The page in a notebook cell (Jupyter, VS Code, marimo); needs anywidget."""
+        return _microscope().widget(self, tokens=tokens, title=title)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return _microscope().in_notebook(self, kwargs)
+
+    def _display_(self) -> Any:
+        return _microscope().in_marimo(self)
+
     def __repr__(self) -> str:
         graph = self.graph
         return f"Trace  {len(self.names)} names, {len(graph)} operations ({graph.framework})"
@@ -261,6 +301,11 @@ def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:
     if isinstance(tree, (list, tuple)):
         return type(tree)(_map(item, wrap) for item in tree)
     return tree
+
+
+def _microscope() -> Any:
+    """The layer above, by name: imports still only go down, and a run that nobody looks at does not load it."""
+    return import_module("wrt._microscope.open")
 
 
 def _dtype_words(dtype: Any) -> str:

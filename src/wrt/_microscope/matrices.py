@@ -1,0 +1,109 @@
+"""A whole Jacobian in the smallest form a file can carry: dense, sparse, or two thin factors through a narrow place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wrt._core.index import Elements
+from wrt._microscope import encode
+from wrt._microscope.answer import plan
+from wrt._microscope.encode import Numbers
+from wrt._notation.d import d
+from wrt._notation.trace import Handle, Trace
+from wrt._study.places import handle_of, narrow_places
+from wrt._study.tensors import numbers
+
+TEXT = 4 / 3  # characters of base64 for one byte
+
+
+def matrix(t: Trace, y: tuple[str, Handle], x: tuple[str, Handle]) -> dict[str, Any]:
+    """Rows are the flattened elements of y's selection, columns those of x; raises where there is no path."""
+    factors = _narrow(t, y[1], x[1])
+    if factors is not None:
+        left, right = factors
+        form = {"form": "lowrank", "u": encode.array(left), "v": encode.array(right)}
+        J = d(y[1])[_first(y[1])] / d(x[1])
+        return _told(y, x, J, form)
+    J = d(y[1]) / d(x[1])
+    rows, columns = math.prod(y[1].shape), math.prod(x[1].shape)
+    dense = encode.real(numbers(J)).reshape(rows, columns)
+    return _told(y, x, J, _smaller(dense))
+
+
+def bytes_of(form: dict[str, Any]) -> int:
+    """Characters of its arrays."""
+    return sum(len(one["base64"]) for one in form.values() if isinstance(one, dict) and "base64" in one)
+
+
+def dense_bytes(y: Handle, x: Handle) -> int:
+    """What all of it takes, at most."""
+    return int(math.prod(y.shape) * math.prod(x.shape) * 4 * TEXT)
+
+
+def _smaller(dense: Numbers) -> dict[str, Any]:
+    """Sparse where that takes less room; an entry that is not finite counts as one."""
+    entries = int(np.count_nonzero(dense))
+    size = dense.dtype.itemsize
+    if entries * (size + 4) + 4 * (dense.shape[0] + 1) >= dense.size * size:
+        return {"form": "dense", "data": encode.array(dense)}
+    at_row, at_column = np.nonzero(dense)
+    starts = np.searchsorted(at_row, np.arange(dense.shape[0] + 1))
+    return {
+        "form": "sparse",
+        "indptr": encode.array(starts, "i32"),
+        "indices": encode.array(at_column, "i32"),
+        "data": encode.array(dense[at_row, at_column]),
+    }
+
+
+def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
+    """(m, w) and (w, n) through the narrowest value that everything passes, where that is smaller than m x n."""
+    recording: Any = y._recording
+    ends = [recording.numbered(one.__wrt_differential__()[0]) for one in (y, x)]
+    if None in ends or not _whole(y) or not _whole(x):
+        return None
+    m, n = math.prod(y.shape), math.prod(x.shape)
+    sizes = {k: math.prod(t.graph.tensors[k].shape) for k in narrow_places(t, {ends[1]}, {ends[0]}) if k not in ends}
+    for number in sorted(sizes, key=lambda k: sizes[k]):
+        if 3 * sizes[number] * (m + n) > m * n:
+            return None
+        waist = handle_of(t, number)
+        if waist is not None and not waist.writes:
+            left, right = numbers(d(y) / d(waist)), numbers(d(waist) / d(x))
+            return encode.real(left).reshape(m, sizes[number]), encode.real(right).reshape(sizes[number], n)
+    return None
+
+
+def _whole(handle: Handle) -> bool:
+    _, elements = handle.__wrt_differential__()
+    return elements.everything
+
+
+def _first(handle: Handle) -> tuple[int, ...]:
+    return (0,) * len(handle.shape)
+
+
+def _told(y: tuple[str, Handle], x: tuple[str, Handle], J: Any, form: dict[str, Any]) -> dict[str, Any]:
+    value, elements = y[1].__wrt_differential__()
+    rows = None if elements.everything else [int(k) for k in elements.positions]
+    return {
+        "target": {"name": y[0], "shape": list(value.shape)},
+        "source": {"name": x[0], "shape": list(x[1].shape)},
+        "rows": rows,
+        "plan": plan(J),
+        "certificate": str(J.certificate) if J.certificate is not None else None,
+        "connected": bool(J.connected),
+        **form,
+    }
+
+
+def spread(shape: tuple[int, ...], count: int, first: list[int] | None) -> Numbers:
+    """About `count` flat positions of a shape, evenly spread, the one to look at first among them."""
+    size = math.prod(shape)
+    chosen = np.unique(np.linspace(0, size - 1, num=min(count, size)).astype(np.int64))
+    if first is not None and len(first) == len(shape):
+        chosen = np.union1d(chosen, [int(Elements.all(shape).pick(tuple(first)).first)])
+    return chosen

@@ -1,0 +1,200 @@
+"""What a page may ask of one recording, and the answers: the same for the server, the file and the notebook."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wrt._core.finding import Finding
+from wrt._core.graph import Graph
+from wrt._core.index import Elements
+from wrt._microscope import encode
+from wrt._microscope.answer import Limits, derivative
+from wrt._microscope.graph import Drawn, is_float, kind
+from wrt._microscope.naming import Names
+from wrt._microscope.overview import overview
+from wrt._microscope.question import Side, index, name_in, side
+from wrt._microscope.reasons import reasons
+from wrt._microscope.start import Start, start
+from wrt._microscope.views import view
+from wrt._notation.trace import Handle, Trace
+from wrt._study.tensors import numbers
+from wrt.errors import NotRecorded, TooLarge, UnknownName
+
+PROTOCOL = 1
+LARGEST = 4_000_000  # numbers of one tensor that are sent at once
+SURVEYED = 1500  # operations of a run that is looked through for what is wrong before anybody asks
+
+
+class Microscope:
+    """One recording under the glass. `ask(verb, args)` answers, or raises a `WrtError` in three lines."""
+
+    def __init__(
+        self, t: Trace, *, title: str = "", tokens: Sequence[str] = (), limits: Limits | None = None,
+        sources: bool = True, computes: bool = True,
+    ) -> None:  # fmt: skip
+        self.t = t
+        self.tokens = [str(one) for one in tokens]
+        self.limits = limits or Limits()
+        self.sources = sources
+        self.computes = computes
+        self._title = title
+        self._verbs = {
+            "hello": self.hello, "graph": self.graph, "tensor": self.tensor, "sizes": self.sizes,
+            "derivative": self.derivative, "why": self.why, "map": self.map,
+        }  # fmt: skip
+
+    @property
+    def verbs(self) -> frozenset[str]:
+        return frozenset(self._verbs)
+
+    def ask(self, verb: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one question of the page."""
+        if verb not in self._verbs:
+            known = ", ".join(sorted(self._verbs))
+            raise UnknownName(f"no question is called {verb[:40]!r}", f"there is {known}", "ask one of these")
+        return self._verbs[verb](dict(args))
+
+    # ---------------------------------------------------------------- the run
+
+    @cached_property
+    def plain(self) -> Graph:
+        return self.t.graph
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.t)
+
+    @cached_property
+    def start(self) -> Start:
+        return start(self.t, self.plain, self.names)
+
+    @cached_property
+    def length(self) -> int:
+        """How many tokens the run's sequence has; 0 where it has none."""
+        return len(self.tokens) or (len(self.start.tokens) if self.start.tokens is not None else 0)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What looks wrong in the run; a survey of a very large one would keep the page waiting."""
+        if len(self.plain) > SURVEYED:
+            return ()
+        try:
+            return self.t.why().found
+        except Exception:  # a picture must not fail because a diagnosis did
+            return ()
+
+    def hello(self, args: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "protocol": PROTOCOL,
+            "title": self._title or self.start.title,
+            "framework": self.plain.framework,
+            "computes": self.computes,
+            "targets": self.start.targets,
+            "sources": self.start.sources,
+            "default": {"target": self.start.target, "source": self.start.source, "index": self.start.index},
+            "limits": {"passes": self.limits.passes, "bytes": self.limits.bytes},
+            "note": self.start.note,
+            "verbs": sorted(self._verbs) if self.computes else None,
+        }
+
+    @cached_property
+    def _graph(self) -> dict[str, Any]:
+        return Drawn(self.plain, self.names, self.findings, sources=self.sources).reply()
+
+    def graph(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._graph
+
+    # ---------------------------------------------------------------- numbers
+
+    def tensor(self, args: dict[str, Any]) -> dict[str, Any]:
+        name = name_in(args)
+        handle = self.t[name]
+        chosen = index(args.get("index"), handle.shape)
+        number = self.names.number(name)
+        known = self.plain.tensors.get(-1 if number is None else number)
+        dtype = known.dtype if known is not None else str(handle.dtype)
+        shape = handle.shape
+        what = "value" if known is None else kind(self.plain, known, self.names.best(known.id), self.names)
+        seen = view(
+            shape, integer=not is_float(dtype), tokens=self.length, last=self.plain.framework != "torch",
+            given=what == "input",
+        )  # fmt: skip
+        told = {"name": name, "shape": list(shape), "dtype": dtype, "kind": what, "integer": not is_float(dtype)}
+        told |= seen.to_dict() | {"tokens": self._labels(name) if seen.tokens is not None else None}
+        return told | self._numbers(handle if chosen is None else handle[chosen], name)
+
+    def _numbers(self, handle: Handle, name: str) -> dict[str, Any]:
+        size = math.prod(handle.shape)
+        if size > LARGEST:
+            raise TooLarge(
+                f"{name} has {size} numbers",
+                f"a page is sent {LARGEST} at once",
+                f'ask for a part of it: {{"name": {encode.text(name)}, "index": [0]}}',
+            )
+        try:
+            data = encode.real(numbers(handle))
+        except NotRecorded as error:
+            return {"data": None, "min": 0.0, "max": 0.0, "zeros": 0, "nonfinite": 0, "note": f"{error.what}: {error.write}"}
+        return {"data": encode.array(data), **encode.extremes(data), "note": None}
+
+    def _labels(self, name: str) -> list[str]:
+        if self.tokens:
+            return self.tokens
+        return [str(one) for one in self.start.tokens or ()]
+
+    def sizes(self, args: dict[str, Any]) -> dict[str, Any]:
+        """How large the gradient of what is selected is at every value it passes: one pass of the engine where it can."""
+        y = side(self.t, args.get("target"))
+        started = time.perf_counter()
+        found = {str(k): told for k, told in self._sizes(y)}
+        return {"target": args.get("target"), "sizes": found, "seconds": time.perf_counter() - started}
+
+    def _sizes(self, y: Side) -> Any:
+        value, elements = y.selected.__wrt_differential__()
+        recording: Any = y.handle._recording
+        number = recording.numbered(value)
+        if number is None:
+            raise UnknownName(f"{y.name} is not part of the graph", "the run did not use it", "choose another value")
+        seed = np.zeros(value.size)
+        seed[(elements if isinstance(elements, Elements) else Elements.all(value.shape)).positions] = 1.0
+        measured = getattr(recording.evidence(), "sizes", None)
+        if measured is not None:
+            yield from measured(number, seed.reshape(value.shape), measure)
+            return
+        for k, g in recording.evidence().cotangents(number, seed.reshape(value.shape)).items():
+            if g is not None and k in self.plain.tensors:
+                yield k, measure(g)
+
+    # ---------------------------------------------------------------- derivatives
+
+    def derivative(self, args: dict[str, Any]) -> dict[str, Any]:
+        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        return derivative(y, x, args.get("reduce"), self.limits)
+
+    def map(self, args: dict[str, Any]) -> dict[str, Any]:
+        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        return overview(y, x, args.get("keep"), self.limits)
+
+    def why(self, args: dict[str, Any]) -> dict[str, Any]:
+        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        return reasons(y, x, sources=self.sources)
+
+
+def measure(gradient: encode.Numbers) -> dict[str, Any]:
+    """Size and health of one gradient."""
+    sizes = np.abs(gradient)
+    finite = np.isfinite(sizes)
+    good = sizes if finite.all() else sizes[finite]
+    return {
+        "max": float(good.max()) if good.size else "nan",
+        "mean": float(good.mean()) if good.size else "nan",
+        "zeros": int(sizes.size - np.count_nonzero(sizes)),
+        "nonfinite": int(sizes.size - good.size),
+        "size": int(sizes.size),
+    }

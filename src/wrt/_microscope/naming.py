@@ -1,0 +1,68 @@
+"""Between the values of a run and the words for them: which text `t[...]` takes for which value, and which reads best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wrt._core.graph import Graph
+from wrt._notation.trace import Trace
+
+MADE_UP = ("()", ".input")  # what a function gave, what a module was given: words of wrt's, not of the user's
+
+
+class Names:
+    """Every value's names, the best first; built once for a recording."""
+
+    def __init__(self, t: Trace) -> None:
+        graph = t.graph
+        self.modules = modules(graph)
+        self._of: dict[int, list[str]] = {}
+        self._number: dict[str, int] = {}
+        for number, name, plain in _texts(t):
+            if number in graph.tensors and name not in self._number:
+                self._number[name] = number
+                self._of.setdefault(number, []).append(name)
+                if plain != name and name not in self._of[number]:
+                    self._of[number].append(name)
+        for found in self._of.values():
+            found.sort(key=self._rank)
+
+    def of(self, number: int) -> list[str]:
+        return self._of.get(number, [])
+
+    def best(self, number: int) -> str | None:
+        found = self.of(number)
+        return found[0] if found else None
+
+    def number(self, name: str) -> int | None:
+        """The value behind a text; None where the graph has no such value."""
+        return self._number.get(name)
+
+    def _rank(self, name: str) -> tuple[bool, bool, bool, int]:
+        """Module paths and variables bound once, then earlier meanings of a variable, then words of wrt's."""
+        return name.endswith(MADE_UP), "#" in name, name not in self.modules, len(name)
+
+
+def modules(graph: Graph) -> set[str]:
+    """Every module path of the run, and the paths around it."""
+    found: set[str] = set()
+    for node in graph:
+        parts = node.module.split(".") if node.module else []
+        found.update(".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return found
+
+
+def _texts(t: Trace) -> Iterator[tuple[int, str, str]]:
+    """(value, the text for it, the name alone), as `t[...]` would read them."""
+    numbers: dict[int, int | None] = {}
+    recording: Any = t._one
+    for name in t.names:
+        bindings = t.names.all(name)
+        for k, binding in enumerate(bindings):
+            key = id(binding.object)
+            if key not in numbers:
+                numbers[key] = recording.numbered(recording.bound(binding))
+            number = numbers[key]
+            if number is not None:
+                yield number, name if k == len(bindings) - 1 else f"{name}#{k}", name

@@ -1,0 +1,84 @@
+"""`t.show()`, `t.save_html()`, `t.widget()`: the three hosts, opened for one recording."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from wrt._microscope.model import Microscope
+from wrt._microscope.saved import Saved, save
+from wrt._microscope.server import Live
+from wrt._notation.trace import Trace
+from wrt.errors import WrtError
+
+
+def show(
+    t: Trace, *, tokens: Sequence[str] = (), title: str = "", browser: bool = True, wait: bool | None = None,
+    port: int = 0, token: str | None = None,
+) -> Live:  # fmt: skip
+    """Serve the page on this machine; a script waits until Ctrl-C, a session goes on."""
+    live = Live(Microscope(t, title=title, tokens=tokens), port=port, token=token)
+    print(f"{live.url}\n  on this machine alone; Ctrl-C ends it", file=sys.stderr, flush=True)  # noqa: T201 - the way in
+    if browser:
+        _lead_there(live.url)
+    if not _interactive() if wait is None else wait:
+        live.wait()
+    return live
+
+
+def save_html(
+    t: Trace, path: str | os.PathLike[str], *, rows: Sequence[Any] | None = None, by: Sequence[Any] = (),
+    tokens: Sequence[str] = (), title: str = "", sources: bool = False, limit: str | int = "20 MB",
+) -> Saved:  # fmt: skip
+    """Write the page as one file that needs nothing and loads nothing."""
+    microscope = Microscope(t, title=title, tokens=tokens, sources=sources, computes=False)
+    return save(microscope, path, rows=rows, by=by, limit=limit)
+
+
+def widget(t: Trace, *, tokens: Sequence[str] = (), title: str = "") -> Any:
+    """The page in a notebook."""
+    from wrt._microscope.widget import widget as made
+
+    return made(Microscope(t, title=title, tokens=tokens))
+
+
+def in_notebook(t: Trace, options: dict[str, Any]) -> Any:
+    """What a notebook shows of a recording: the page where there is one, otherwise its line of text."""
+    if "ipykernel" not in sys.modules:
+        return None
+    try:
+        shown = widget(t)._repr_mimebundle_(**options)
+    except WrtError:
+        return None
+    return shown
+
+
+def in_marimo(t: Trace) -> Any:
+    """The same for marimo, which shows whatever this returns."""
+    try:
+        return widget(t)
+    except WrtError:
+        return repr(t)
+
+
+def _interactive() -> bool:
+    """Whether somebody can type the next line: a prompt or a notebook."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or "ipykernel" in sys.modules or "marimo" in sys.modules
+
+
+def _lead_there(url: str) -> None:
+    """Open the browser at a private file that leads to the page: command lines, where the token would stand, are public."""
+    folder = Path(tempfile.mkdtemp(prefix="wrt-"))  # for this user alone
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    leads = folder / "microscope.html"
+    address = escape(url, quote=True)
+    leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><a href="{address}">open</a>')
+    webbrowser.open(leads.as_uri())

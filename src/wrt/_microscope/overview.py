@@ -1,0 +1,59 @@
+"""`map`: how strongly one axis of the target depends on one axis of the source; a causal model shows its triangle."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from wrt._microscope import encode
+from wrt._microscope.answer import Limits, afford
+from wrt._microscope.question import Side, malformed
+from wrt._notation.d import d
+from wrt._run.progress import Progress
+from wrt._study.tensors import numbers
+from wrt.errors import WrtError
+
+
+def overview(y: Side, x: Side, keep: Any, limits: Limits) -> dict[str, Any]:
+    """The size of the derivative between every pair of positions along two axes, over everything else."""
+    row, column = _axes(keep, y, x)
+    started = time.perf_counter()
+    whole = d(y.selected) / d(x.selected)
+    lengths = y.selected.shape[row], x.selected.shape[column]
+    afford(whole, whole.explain().passes, (*y.selected.shape[:row], *y.selected.shape[row + 1 :], *x.selected.shape), limits)
+    table = np.zeros(lengths)
+    passes = 0
+    with Progress(f"{lengths[0]} x {lengths[1]} positions", lengths[0]) as progress:
+        for k in range(lengths[0]):
+            J = d(y.selected[(slice(None),) * row + (k,)]) / d(x.selected)
+            block = np.abs(numbers(J)).astype(np.float64)
+            passes += J.explain().passes
+            kept = block.ndim - len(x.selected.shape) + column
+            others = tuple(axis for axis in range(block.ndim) if axis != kept)
+            table[k] = np.sqrt(np.square(block).sum(axis=others))
+            progress.advance(1)
+    return {
+        "kind": "map",
+        "shape": list(table.shape),
+        "data": encode.array(table),
+        **encode.extremes(table),
+        "keep": [row, column],
+        "python": f"{y.python()} / {x.python()}",
+        "passes": passes,
+        "seconds": time.perf_counter() - started,
+        "connected": bool(whole.connected),
+        "ask": {"target": y.asked(), "source": x.asked(), "keep": [row, column]},
+    }
+
+
+def _axes(keep: Any, y: Side, x: Side) -> tuple[int, int]:
+    if not isinstance(keep, list) or len(keep) != 2 or not all(type(axis) is int for axis in keep):
+        raise malformed("keep is not two axes", '"keep": [1, 1]')
+    for axis, one in zip(keep, (y, x)):
+        if not 0 <= axis < len(one.selected.shape):
+            raise WrtError(
+                f"{one.name} has no axis {axis}", f"its shape is {one.selected.shape}", "choose an axis that it has"
+            )
+    return keep[0], keep[1]

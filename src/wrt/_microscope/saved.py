@@ -1,0 +1,254 @@
+"""A page in one file: what it carries is chosen beforehand, fits a stated size, and names no folder of this machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wrt._core.index import Elements
+from wrt._microscope import assets, encode, matrices
+from wrt._microscope.graph import is_float, kind
+from wrt._microscope.model import Microscope
+from wrt._notation.trace import Handle
+from wrt.errors import NotATensor, TooLarge, WrtError
+
+UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+SECONDS = 15.0  # of computing that nobody asked for in particular
+SPREAD = 256  # rows of a target too large for all of them
+PASSES = 4096
+PLACES = 24  # layers whose derivatives are carried when nobody chose
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The file, and what it carries."""
+
+    path: Path
+    bytes: int
+    rows: int
+    words: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.words}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p>{escape(str(self))}</p>"
+
+
+def save(
+    microscope: Microscope, path: str | os.PathLike[str], *, rows: Sequence[Any] | None = None, by: Sequence[Any] = (),
+    limit: str | int = "20 MB",
+) -> Saved:  # fmt: skip
+    """Compute what was chosen, or a sensible choice, and write the page."""
+    page = assets.bundle()
+    carried = Carried(microscope, _bytes(limit), len(page.script) + len(page.style))
+    sources = [_named(microscope, one) for one in by] or _default_source(microscope)
+    if rows is None:
+        carried.choose(sources)
+    else:
+        for one in rows:
+            for source in sources:
+                carried.rows(_named(microscope, one), source)
+    carried.tensors()
+    hello = microscope.hello({})
+    text = assets.file_page(f"{hello['title']} · wrt", encode.text(carried.data(hello)), page)
+    encoded = text.encode(errors="replace")
+    if len(encoded) > carried.limit:
+        raise carried.too_large("what the page needs for itself", len(encoded))
+    target = Path(path)
+    target.write_bytes(encoded)
+    return Saved(target, len(encoded), carried.count, carried.words(len(encoded)))
+
+
+class Carried:
+    """What goes into one file, and how much room is left."""
+
+    def __init__(self, microscope: Microscope, limit: int, page: int) -> None:
+        self.microscope = microscope
+        self.limit = limit
+        self.graph = microscope.graph({})
+        self.used = page + len(encode.text(self.graph)) + 20_000
+        self.count = 0
+        self.pairs: list[str] = []
+        self._matrices: list[dict[str, Any]] = []
+        self._tensors: dict[str, Any] = {}
+        self._sizes: dict[str, Any] = {}
+        self._why: list[dict[str, Any]] = []
+
+    # ---------------------------------------------------------------- derivatives
+
+    def rows(self, y: tuple[str, Handle], x: tuple[str, Handle]) -> None:
+        """Every element of y's selection by all of x: asked for, so it has to fit."""
+        try:
+            found = matrices.matrix(self.microscope.t, y, x)
+        except WrtError as error:
+            self._missing(y, x, error)
+            return
+        size = matrices.bytes_of(found)
+        if self.used + size > self.limit:
+            raise self.too_large(f"{y[0]} by {x[0]}", self.used + size)
+        self._add(found, size, y, x)
+
+    def choose(self, sources: list[tuple[str, Handle]]) -> None:
+        """The output and every layer by the input: all rows where small, otherwise rows spread over it."""
+        started = time.monotonic()
+        for y in self._places():
+            for x in sources:
+                if y[0] == x[0] or (self._matrices and time.monotonic() - started > SECONDS):
+                    continue
+                self._offer(y, x, (self.limit - self.used) // (2 if not self._matrices else 4))
+
+    def _places(self) -> list[tuple[str, Handle]]:
+        """The target first, then what the layers gave, the last one first."""
+        m = self.microscope
+        begin = m.start
+        on_path = [k for k, one in m.plain.tensors.items() if is_float(one.dtype)]
+        layers = [k for k in reversed(on_path) if kind(m.plain, m.plain.tensors[k], m.names.best(k), m.names) == "module-output"]
+        names = [begin.target, *(m.names.best(k) for k in layers[:PLACES])]
+        return [(name, m.t[name]) for name in dict.fromkeys(names) if name is not None]
+
+    def _offer(self, y: tuple[str, Handle], x: tuple[str, Handle], room: int) -> None:
+        m = math.prod(y[1].shape)
+        first = self.microscope.start.index if y[0] == self.microscope.start.target else None
+        few = m <= PASSES and matrices.dense_bytes(y[1], x[1]) <= 64 * 2**20
+        for count in ([m] if few else []) + [min(m, SPREAD), min(m, 16), 1]:
+            chosen = y if count >= m else (y[0], _picked(y[1], matrices.spread(y[1].shape, count, first)))
+            if count != m and matrices.dense_bytes(chosen[1], x[1]) > room:
+                continue
+            try:
+                found = matrices.matrix(self.microscope.t, chosen, x)
+            except WrtError as error:
+                self._missing(chosen, x, error)
+                return
+            size = matrices.bytes_of(found)
+            if size <= room:
+                self._add(found, size, chosen, x)
+                return
+
+    def _add(self, found: dict[str, Any], size: int, y: tuple[str, Handle], x: tuple[str, Handle]) -> None:
+        self._matrices.append(found)
+        self.used += size + 2000
+        rows = math.prod(y[1].shape)
+        self.count += rows
+        whole = "" if found["rows"] is None else f" of {math.prod(found['target']['shape'])}"
+        self.pairs.append(f"{rows}{whole} rows of {y[0]} by {x[0]} ({found['form']})")
+
+    def _missing(self, y: tuple[str, Handle], x: tuple[str, Handle], error: WrtError) -> None:
+        """No path, or no derivative: the file says why instead."""
+        sides = {"target": {"name": y[0], "index": None}, "source": {"name": x[0], "index": None}}
+        try:
+            told = self.microscope.why(sides)
+        except WrtError:
+            told = {"question": "", "findings": []}
+        self._why.append({"target": y[0], "source": x[0], **told, "error": [error.what, error.where, error.write]})
+
+    # ---------------------------------------------------------------- numbers
+
+    def tensors(self) -> None:
+        """The values themselves: both sides of every matrix, then others while there is room."""
+        m = self.microscope
+        wanted = [side["name"] for one in self._matrices for side in (one["target"], one["source"])]
+        wanted += [one[side] for one in self._why for side in ("target", "source")]
+        wanted += [name for k in m.plain.tensors if (name := m.names.best(k)) is not None]
+        for name in dict.fromkeys(wanted):
+            size = int(math.prod(m.t[name].shape) * 8 * matrices.TEXT) + 600
+            if self.used + size > self.limit:
+                continue
+            try:
+                self._tensors[name] = m.tensor({"name": name})
+            except WrtError:
+                continue
+            data = self._tensors[name]["data"]
+            self.used += 600 + (len(data["base64"]) if data else 0)
+        self._measure()
+
+    def _measure(self) -> None:
+        begin = self.microscope.start
+        if begin.target is None:
+            return
+        for index in (None, begin.index):
+            target = {"name": begin.target, "index": index}
+            try:
+                told = self.microscope.sizes({"target": target})
+            except WrtError:
+                continue
+            self._sizes[f"{begin.target}|{encode.text(index)}"] = told
+
+    # ---------------------------------------------------------------- the whole
+
+    def data(self, hello: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "hello": hello | {"computes": False, "verbs": None, "note": hello["note"] or self._note()},
+            "graph": self.graph,
+            "tensors": self._tensors,
+            "answers": [],
+            "matrices": self._matrices,
+            "sizes": self._sizes,
+            "why": self._why,
+        }
+
+    def _note(self) -> str:
+        return f"a saved page: it carries {'; '.join(self.pairs) or 'no derivatives'}. A live one answers every click: t.show()"
+
+    def words(self, size: int) -> str:
+        told = f"{size / 1e6:.1f} MB of {self.limit / 1e6:g} MB"
+        values = f"{sum(one['data'] is not None for one in self._tensors.values())} values"
+        return f"{told}, {values}, {'; '.join(self.pairs) or 'no derivatives'}"
+
+    def too_large(self, what: str, size: int) -> TooLarge:
+        return TooLarge(
+            f"{what} would make the file {size / 1e6:.1f} MB",
+            f"its limit is {self.limit / 1e6:g} MB",
+            f'choose fewer rows, or write limit="{math.ceil(1.2 * size / 1e6)} MB"',
+        )
+
+
+def _default_source(microscope: Microscope) -> list[tuple[str, Handle]]:
+    name = microscope.start.source
+    return [] if name is None else [(name, microscope.t[name])]
+
+
+def _named(microscope: Microscope, asked: Any) -> tuple[str, Handle]:
+    """A handle of this recording, or the name of one."""
+    if isinstance(asked, str):
+        return asked, microscope.t[asked]
+    if not isinstance(asked, Handle):
+        raise NotATensor(
+            f"a {type(asked).__name__} is no row of this recording",
+            "rows are chosen by name, or as handles with an index",
+            't.save_html("run.html", rows=["fc", t["conv2"][0, 5, 3, 3]])',
+        )
+    number = asked._recording.numbered(asked.__wrt_differential__()[0])
+    name = None if number is None else microscope.names.best(number)
+    if name is None:
+        raise NotATensor("this value has no name in the recording", "a page finds values by name", "bind it to a variable")
+    return name, asked
+
+
+def _picked(handle: Handle, positions: Any) -> Handle:
+    value, _ = handle.__wrt_differential__()
+    return Handle(handle._recording, value, Elements.at(value.shape, positions))
+
+
+def _bytes(limit: str | int) -> int:
+    """`20 MB` as a number.
+
+    >>> _bytes("1.5 MB"), _bytes(2048)
+    (1500000, 2048)
+    """
+    if isinstance(limit, int):
+        return limit
+    read = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", limit)
+    if read is None or read[2].upper() not in UNITS:
+        raise NotATensor(f"limit={limit!r} is no size", "a size is a number of bytes or a text", 'write limit="20 MB"')
+    return int(float(read[1]) * UNITS[read[2].upper()])

@@ -1,5 +1,7 @@
 """Leaks are found at their exact position, in float32 and bfloat16; healthy models are left in peace."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -113,8 +115,27 @@ def test_nothing_of_the_model_changes(unchanged: object) -> None:
 
 def test_many_positions_are_sampled_and_it_says_so() -> None:
     proven = assert_causal(lambda x: x.cumsum(1), torch.randn(1, 200, 1))
-    assert "of 199 boundaries" in proven.by
+    assert "20 of 199 boundaries at the first: all pairs at least 12 apart" in proven.by
     assert proven.passes < 40
+
+
+def far(distance: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Output 100 sees one later input, and nothing else is wrong."""
+    step = torch.zeros(200)
+    step[100] = 1e-3
+    return lambda x: x.cumsum(1) + (step[:, None] * x[:, 100 + distance : 101 + distance])
+
+
+def test_a_single_leak_over_more_than_the_gap_is_found_for_certain() -> None:
+    for distance in range(12, 100, 7):
+        with pytest.raises(AssertionError, match=f"output position 100 depends on input position {100 + distance}"):
+            assert_causal(far(distance), torch.randn(1, 200, 1))
+
+
+def test_a_single_leak_to_the_next_position_takes_all_boundaries() -> None:
+    with pytest.raises(AssertionError, match="output position 100 depends on input position 101"):
+        assert_causal(far(1), torch.randn(1, 200, 1), positions="all")
+    assert "all 199 boundaries" in assert_causal(lambda x: x.cumsum(1), torch.randn(1, 200, 1), positions="all").by
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

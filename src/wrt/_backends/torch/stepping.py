@@ -66,7 +66,7 @@ class _Step:
 
 def _when_backward_ends(call: Callable[[], None]) -> None:
     """Call once when the backward pass that is running, and out of which this is called, has ended."""
-    torch.autograd.Variable._execution_engine.queue_callback(call)  # type: ignore[attr-defined]
+    torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _backward_is_nested() -> bool:

@@ -30,9 +30,10 @@ def test_a_scripted_model_has_its_numbers_back() -> None:
 
 
 def test_random_states_are_put_back_after_an_error() -> None:
+    model = nn.Linear(2, 2)
     before = torch.get_rng_state()
     try:
-        with kept(nn.Linear(2, 2)):
+        with kept(model):
             torch.randn(3)
             raise KeyboardInterrupt
     except KeyboardInterrupt:

@@ -112,5 +112,3 @@ def _lines(run: Run) -> str:
     custom = [node for node in run.trace.graph if node.gradient == "custom" and node.where is not None]
     told = dict.fromkeys(f"{node.where}  {node.where.text}" for node in custom if node.where)
     return "".join(f"\n    custom backward at {line}" for line in told)
-
-

@@ -4,6 +4,7 @@ Each must be found by a certificate, told in explain(), and answered right all t
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, period
 from wrt import d
 from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.sweep import TorchLinear
-from wrt._core.pattern import NOBODY
+from wrt._core.pattern import NOBODY, listed
 from wrt._planner import warm
 from wrt._run import planned
 
@@ -100,16 +101,27 @@ def test_a_branch_dropped_by_a_push_is_found(monkeypatch, k):
     assert "certificate disagreed" in answered_right(*dense(300, 20))
 
 
+def spoil(change: Callable[[np.ndarray], None]) -> None:
+    """Change the owners of the only compressed plan that is remembered."""
+    ((key, plan),) = ((k, p) for k, p in warm.kept_plans().items() if hasattr(p, "compression"))
+    right = plan.compression
+    owner = right.owner
+    change(owner)
+    warm.remember(key, replace(plan, compression=listed(owner, right.color, right.shape, right.way), kept={}))
+
+
 @pytest.mark.parametrize("name", ["burgers", "periodic", "elementwise", "batch of networks", "flattened", "max-pool"])
 def test_a_pattern_that_lost_an_entry_is_found(name):
     y, x = at_random(PROBLEMS[name])
     answered_right(y, x)
-    (plan,) = (p for p in warm.kept_plans().values() if p.strategy == "structured")
     truth = row_loop(y, x).numpy()
-    owned = np.argwhere(plan.compression.owner != NOBODY)
-    slot = next(s for s in owned[len(owned) // 2 :] if truth[plan.compression.owner[tuple(s)], s[1]] != 0)
-    plan.compression.owner[tuple(slot)] = NOBODY
-    plan.kept.clear()
+
+    def lose(owner):
+        owned = np.argwhere(owner != NOBODY)
+        slot = next(s for s in owned[len(owned) // 2 :] if truth[owner[tuple(s)], s[1]] != 0)
+        owner[tuple(slot)] = NOBODY
+
+    spoil(lose)
     assert "plan of last time was wrong" in answered_right(y, x)
 
 
@@ -117,11 +129,12 @@ def test_a_pattern_that_lost_an_entry_is_found(name):
 def test_an_entry_that_went_to_the_wrong_row_is_found(name):
     y, x = at_random(PROBLEMS[name])
     answered_right(y, x)
-    (plan,) = (p for p in warm.kept_plans().values() if p.strategy == "structured")
-    owner = plan.compression.owner
-    slot = np.argwhere(owner != NOBODY)[owner.size // 3]
-    owner[tuple(slot)] = (owner[tuple(slot)] + 1) % owner.max()
-    plan.kept.clear()
+
+    def move(owner):
+        slot = np.argwhere(owner != NOBODY)[owner.size // 3]
+        owner[tuple(slot)] = (owner[tuple(slot)] + 1) % owner.max()
+
+    spoil(move)
     assert "plan of last time was wrong" in answered_right(y, x)
 
 

@@ -1,49 +1,114 @@
-"""Which entries of a Jacobian can be nonzero, and which of its rows can therefore be swept together."""
+"""Which entries of a Jacobian can be nonzero, and which of its rows can therefore be swept together.
+
+Positions are kept as *tables*: small arrays that broadcast against one another and whose sum is meant. A batch of 512
+blocks of 64 x 64 has two million entries, and three tables of a few hundred numbers say where each of them belongs.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.index import Positions
+from wrt._core.index import Positions, Shape
 
 Way = Literal["pull", "push"]
 NOBODY = -1
+
+Tables = tuple[Positions, ...]
+"""Arrays that broadcast to one shape; their sum is meant."""
+Masks = tuple[npt.NDArray[np.bool_], ...]
+"""The same for booleans; all of them must hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compression:
     """Lines (rows for a pull, columns for a push) that are swept together, and who owns each entry that comes back.
 
-    `color[line]` is the pass a line travels in, NOBODY for a line that is all zero. `owner[pass, k]` is the one line of
-    that pass with an entry at k; where it is NOBODY the sweep must return exactly zero, which is evidence for free.
+    `colors`, over the axes of the lines, is the pass a line travels in (NOBODY for a line that is all zero). `owners`
+    is the one line of a pass with an entry at each place that comes back; it goes over `box`: an axis of passes for
+    each axis of the lines, then the axes of what a pass returns. Where not all of `owned` hold nobody has an entry,
+    and the sweep must return exactly zero: evidence for free. The owner named there is a line of the same pass, so that
+    every slot of the passes has a place of its own in the Jacobian, and the zeros may be written like anything else.
     """
 
     way: Way
     shape: tuple[int, int]
-    color: Positions
-    owner: npt.NDArray[np.int64]
+    passes: int
+    lines: Shape
+    box: Shape
+    colors: Tables
+    owners: Tables
+    owned: Masks = ()
 
     @property
-    def passes(self) -> int:
-        return len(self.owner)
+    def count(self) -> int:
+        """How many lines there are."""
+        return prod(self.lines)
+
+    @property
+    def width(self) -> int:
+        """How many numbers one pass returns."""
+        return self.shape[1] if self.way == "pull" else self.shape[0]
+
+    @property
+    def color(self) -> Positions:
+        """The pass of every line, NOBODY for one that is all zero."""
+        return _total(self.colors, self.lines)
+
+    @property
+    def owner(self) -> Positions:
+        """(passes, width): the line behind each slot, NOBODY where there is none."""
+        found = _total(self.owners, self.box)
+        found[self.free] = NOBODY
+        return found.reshape(self.passes, self.width)
+
+    @property
+    def free(self) -> Positions:
+        """Slots of the flattened passes that nobody owns."""
+        if not self.owned:
+            return np.zeros(0, dtype=np.int64)
+        held = self.owned[0]
+        for mask in self.owned[1:]:
+            held = held & mask
+        return np.flatnonzero(~np.broadcast_to(held, self.box))
+
+    @property
+    def along(self) -> Positions:
+        """Where each slot stands in what a pass returns, as a table over the box."""
+        axes = len(self.lines)
+        return np.arange(self.width).reshape((1,) * axes + self.box[axes:])
+
+    @property
+    def places(self) -> Tables:
+        """The place of every slot in the flattened (m, n) Jacobian."""
+        n = self.shape[1]
+        if self.way == "pull":
+            return (*(table * n for table in self.owners), self.along)
+        return (*self.owners, self.along * n)
 
     @property
     def entries(self) -> int:
         """How many entries of the Jacobian may be nonzero."""
-        return int((self.owner != NOBODY).sum())
+        return prod(self.box) - len(self.free)
 
     @property
     def flat(self) -> tuple[Positions, Positions]:
-        """(from, to): the slot in the flattened passes, and the place in the flattened (m, n) Jacobian."""
-        owner = self.owner.reshape(-1)
-        slots = np.flatnonzero(owner != NOBODY)
-        along = slots % self.owner.shape[1]
-        rows, columns = (owner[slots], along) if self.way == "pull" else (along, owner[slots])
-        return slots, rows * self.shape[1] + columns
+        """(from, to): the owned slots of the flattened passes, and their places in the flattened Jacobian."""
+        places = _total(self.places, self.box)
+        slots = np.delete(np.arange(len(places)), self.free)
+        return slots, places[slots]
+
+
+def _total(tables: Tables, shape: Shape) -> Positions:
+    """The sum of tables, written out and flat."""
+    found = np.zeros(shape, dtype=np.int64)
+    for table in tables:
+        found += table
+    return found.reshape(-1)
 
 
 def compress(
@@ -62,4 +127,14 @@ def compress(
     owner[spots] = lines
     if np.any(owner[spots] != lines):
         return None
-    return Compression(way, shape, color, owner.reshape(passes, width))
+    return listed(owner.reshape(passes, width), color, shape, way)
+
+
+def listed(owner: Positions, color: Positions, shape: tuple[int, int], way: Way) -> Compression:
+    """A compression whose owners, NOBODY included, are written out one by one."""
+    some = np.zeros(len(owner), dtype=np.int64)  # a line of each pass, to stand where nobody does
+    swept = np.flatnonzero(color != NOBODY)
+    some[color[swept]] = swept
+    held = owner != NOBODY
+    owners = (np.where(held, owner, some[:, None]),)
+    return Compression(way, shape, len(owner), (len(color),), owner.shape, (color,), owners, () if held.all() else (held,))

@@ -17,19 +17,20 @@ def pull_columns(ask: Ask, linear: Linear, seeds: Array, rung: str) -> Array | N
     """
     arrays = ask.y.record.backend.arrays
     if not arrays.is_complex(ask.y):
-        return _asked(ask, linear.pull(seeds, rung), arrays.shape(seeds)[0])
+        return asked(ask, linear.pull(seeds, rung), arrays.shape(seeds)[0])
     count = arrays.shape(seeds)[0]
     seeds = arrays.conjugate(seeds)  # the adjoint takes the conjugate of its seed; a row of u @ J does not
-    first = _asked(ask, linear.pull(seeds, rung), count)
+    first = asked(ask, linear.pull(seeds, rung), count)
     if first is None:
         return None
     if arrays.is_complex(ask.x.values[0]) and not ask.x.parts[0].component:
         return arrays.conjugate(first)
-    second = _asked(ask, linear.pull(arrays.times_i(seeds), rung), count)
+    second = asked(ask, linear.pull(arrays.times_i(seeds), rung), count)
     return first if second is None else arrays.complex(first, second)
 
 
-def _asked(ask: Ask, pulled: list[Array | None], count: int) -> Array | None:
+def asked(ask: Ask, pulled: list[Array | None], count: int) -> Array | None:
+    """The columns that were asked for, from what was pulled to whole Values."""
     arrays = ask.y.record.backend.arrays
     parts = ask.x.parts
     if all(g is None for g in pulled):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wrt._core.ask import Ask
-from wrt._core.pattern import NOBODY
+from wrt._core.pattern import NOBODY, Tables
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
+from wrt._core.value import Value
 from wrt._run.certify import signs, verdict
 from wrt._run.sweeps import FEW, Sweeps
 
@@ -34,15 +35,16 @@ class Passes:
 
     @property
     def finite(self) -> bool:
-        return self.ask.y.record.backend.arrays.all_finite(self.array)
+        return self.certificate.finite or self.ask.y.record.backend.arrays.all_finite(self.array)
 
     def dense(self) -> Array:
         """The (m, n) Jacobian, every entry where it belongs and exact zeros elsewhere."""
-        arrays = self.ask.y.record.backend.arrays
-        slots, places = self._flat()
-        flat = arrays.reshape(self.array, (-1,))
-        values = flat if slots is None else arrays.gather(flat, slots)
-        return arrays.scatter((self.ask.m, self.ask.n), places, values, self.ask.x.values[0])
+        arrays, compression = self.ask.y.record.backend.arrays, self.plan.compression
+        like = self.ask.x.values[0]
+        if "places" not in self.plan.kept:
+            self.plan.kept["places"] = _written_out(self.ask, compression.places, like)
+        values = arrays.reshape(self.array, (-1,))
+        return arrays.scatter((self.ask.m, self.ask.n), self.plan.kept["places"], values, like)
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
@@ -51,65 +53,64 @@ class Passes:
         order, columns, starts = self._compressed_rows()
         values = self.ask.y.record.backend.arrays.numpy(self.array).reshape(-1)[order]
         found = csr_array((values, columns.copy(), starts.copy()), shape=(self.ask.m, self.ask.n))
-        found.eliminate_zeros()
+        if not values.all():
+            found.eliminate_zeros()
         return found
 
     def diagonal(self) -> Array:
         """dy_i/dx_i, flat."""
-        arrays = self.ask.y.record.backend.arrays
-        compression = self.plan.compression
-        lines = np.arange(self.ask.m)
-        color = np.maximum(compression.color, 0)
-        owned = compression.owner[color, lines] == lines
-        spots = arrays.index(color * compression.owner.shape[1] + lines, self.ask.x.values[0])
-        picked = arrays.gather(arrays.reshape(self.array, (-1,)), spots)
-        if owned.all():
-            return picked
-        return arrays.scatter(
-            (self.ask.m,),
-            arrays.index(np.flatnonzero(owned), self.ask.x.values[0]),
-            arrays.gather(picked, arrays.index(np.flatnonzero(owned), self.ask.x.values[0])),
-            self.ask.x.values[0],
-        )
-
-    def _flat(self) -> tuple[Any, Any]:
-        kept = self.plan.kept
-        if "places" not in kept:
-            arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
+        arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
+        if "diagonal" not in self.plan.kept:
             slots, places = self.plan.compression.flat
-            everything = len(slots) == self.plan.compression.owner.size
-            kept["slots"] = None if everything else arrays.index(slots, like)
-            kept["places"] = arrays.index(places, like)
-        return kept["slots"], kept["places"]
+            chosen = places % (self.ask.n + 1) == 0
+            lines = places[chosen] // (self.ask.n + 1)
+            self.plan.kept["diagonal"] = arrays.index(slots[chosen], like), arrays.index(lines, like)
+        slots, lines = self.plan.kept["diagonal"]
+        values = arrays.gather(arrays.reshape(self.array, (-1,)), slots)
+        return arrays.scatter((self.ask.m,), lines, values, like)
 
     def _compressed_rows(self) -> tuple[Any, Any, Any]:
         kept = self.plan.kept
         if "rows" not in kept:
+            from scipy.sparse import coo_array
+
             slots, places = self.plan.compression.flat
-            by_place = np.argsort(places, kind="stable")
-            rows, columns = np.divmod(places[by_place], self.ask.n)
-            starts = np.zeros(self.ask.m + 1, dtype=np.int32)
-            np.cumsum(np.bincount(rows, minlength=self.ask.m), out=starts[1:])
-            kept["rows"] = slots[by_place], columns.astype(np.int32), starts
+            found = coo_array((slots, np.divmod(places, self.ask.n)), shape=(self.ask.m, self.ask.n)).tocsr()
+            found.sort_indices()
+            kept["rows"] = found.data, found.indices, found.indptr
         order, columns, starts = kept["rows"]
         return order, columns, starts
 
 
-def sweep_compressed(ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool = False) -> Passes | None:
+def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:
+    """The sum of tables as one flat index, added up where the array will live."""
+    arrays = ask.y.record.backend.arrays
+    found = arrays.index(tables[0], like)
+    for table in tables[1:]:
+        found = found + arrays.index(table, like)
+    return arrays.reshape(found, (-1,))
+
+
+def sweep_compressed(
+    ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool = False, expected: Array | None = None
+) -> Passes | None:
     """Run the passes of the plan; None where nothing connects, or where no rung takes them.
 
     A guess is always proven, also where the user switched certificates off: without proof it would be just a guess.
+    `expected` is what the engine said of the probe already.
     """
-    arrays = ask.y.record.backend.arrays
-    seeds = _seeds(ask, plan)
-    together = "rows together" if plan.way == "pull" else "columns together"
     try:
         if warm and plan.passes > FEW and plan.way == "pull":  # the probe travels as one more row of the batch
-            batch = sweeps.sweep(arrays.concat([seeds, _probe(ask, plan)], 0), f"{together}, and the probe")
+            arrays = ask.y.record.backend.arrays
+            batch = sweeps.sweep(arrays.concat([_seeds(ask, plan), probe(ask)], 0), "rows together, and the probe")
             found, expected = (None, None) if batch is None else (batch[:-1], batch[-1:])
+        elif plan.way == "pull":
+            found = sweeps.sweep(_seeds(ask, plan), "rows together")
+            expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
         else:
-            found = sweeps.sweep(seeds, together, plan.way)
-            expected = sweeps.sweep(_probe(ask, plan), "certificate", plain=True)
+            expected = sweeps.set_up_push(probe(ask)) if expected is None else expected
+            found = sweeps.sweep(_seeds(ask, plan), "columns together", "push")
+            expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
     except CannotBatch:
         return None
     if found is None or expected is None:
@@ -117,58 +118,63 @@ def sweep_compressed(ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool =
     return Passes(ask, plan, found, _compare(ask, plan, found, expected))
 
 
+def probe(ask: Ask) -> Array:
+    """(1, m): random weights of the rows."""
+    return ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)
+
+
 def _seeds(ask: Ask, plan: Compressed) -> Array:
     """(passes, m) for a pull: a one at every row of a pass."""
     if "seeds" in plan.kept:
         return plan.kept["seeds"]
-    arrays = ask.y.record.backend.arrays
+    arrays, compression = ask.y.record.backend.arrays, plan.compression
     like = ask.y if plan.way == "pull" else ask.x.values[0]
-    lines = np.flatnonzero(plan.compression.color != NOBODY)
-    count = len(plan.compression.color)
-    spots = arrays.index(plan.compression.color[lines] * count + lines, like)
-    ones = arrays.from_numpy(np.ones(len(lines)), like)
+    count = compression.count
+    if len(compression.colors) == 1:
+        lines = np.flatnonzero(compression.colors[0] != NOBODY)
+        spots = arrays.index(compression.colors[0].reshape(-1)[lines] * count + lines, like)
+    else:
+        along = np.arange(count).reshape(compression.lines)
+        spots = _written_out(ask, (*(table * count for table in compression.colors), along), like)
+    ones = arrays.from_numpy(np.ones(arrays.shape(spots)[0]), like)
     seeds = arrays.scatter((plan.passes, count), spots, ones, like)
     if plan.passes * count * arrays.itemsize(like) < KEEP:
         plan.kept["seeds"] = seeds
     return seeds
 
 
-def _probe(ask: Ask, plan: Compressed) -> Array:
-    """(1, m): random weights of the rows."""
-    if "probe" not in plan.kept:
-        plan.kept["probe"] = ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)
-    return plan.kept["probe"]
-
-
 def _weights(ask: Ask, plan: Compressed) -> Array:
-    """The probe's weight of the row behind each entry of the passes; 0 where nobody owns it."""
+    """The probe's weight of the row behind each slot of the passes, 0 where nobody owns it; broadcasts to the box."""
     if "weights" not in plan.kept:
-        arrays, like = ask.y.record.backend.arrays, ask.x.values[0]
-        owner = plan.compression.owner
-        row = np.maximum(owner, 0) if plan.way == "pull" else np.arange(ask.m)[None, :]
-        plan.kept["weights"] = arrays.from_numpy(np.where(owner == NOBODY, 0.0, signs(ask.m)[0][row]), like)
-        free = np.flatnonzero(owner.reshape(-1) == NOBODY)
+        arrays, like, compression = ask.y.record.backend.arrays, ask.x.values[0], plan.compression
+        rows = sum(compression.owners) if plan.way == "pull" else compression.along
+        weights = signs(ask.m)[0][rows]
+        for mask in compression.owned:
+            weights = weights * mask
+        plan.kept["weights"] = arrays.from_numpy(weights, like)
+        free = compression.free
         plan.kept["free"] = arrays.index(free, like) if len(free) else None
         if plan.way == "push":
-            plan.kept["columns"] = arrays.index(np.maximum(owner, 0).reshape(-1), like)
+            plan.kept["columns"] = _written_out(ask, (*compression.owners, compression.along * 0), like)
     return plan.kept["weights"]
 
 
 def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certificate:
-    """The probe two ways, and exact zeros in every entry that nobody owns."""
-    arrays = ask.y.record.backend.arrays
+    """The probe two ways, and exact zeros in every slot that nobody owns."""
+    arrays, compression = ask.y.record.backend.arrays, plan.compression
     tolerance = guess_tolerance(ask)
-    weighted = _weights(ask, plan) * found  # (passes, n), or (passes, m) for a push
-    got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
-    expected = arrays.reshape(expected, arrays.shape(got))
+    weighted = _weights(ask, plan) * arrays.reshape(found, compression.box)
+    weighted = arrays.reshape(weighted, (plan.passes, compression.width))
     if plan.kept["free"] is not None:
         stray = arrays.gather(arrays.reshape(found, (-1,)), plan.kept["free"])
-        if not arrays.all_finite(stray) or arrays.largest(arrays.abs(stray)) > 0:
+        if arrays.largest(arrays.abs(stray)) != 0:  # a NaN is not zero either
             return Certificate("probe", math.inf, tolerance, "an entry outside the pattern is not zero")
+    got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
+    expected = arrays.reshape(expected, arrays.shape(got))
     held = verdict(ask, got, expected, size)
     if held.tolerance == math.inf:
         return Certificate("probe", math.inf, tolerance, "no finite entry to compare")
-    return Certificate("probe", held.residual, tolerance)
+    return Certificate("probe", held.residual, tolerance, finite=held.finite)
 
 
 def _by_column(ask: Ask, plan: Compressed, weighted: Array) -> Array:

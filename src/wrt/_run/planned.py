@@ -21,7 +21,7 @@ from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
-from wrt._run.compressed import Passes, sweep_compressed
+from wrt._run.compressed import Passes, probe, sweep_compressed
 from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
@@ -56,6 +56,7 @@ class Planned:
         self.report = report
         self.sweeps = Sweeps(ask, linear, report)
         self.key: Hashable = warm.key_of(ask)
+        self.expected: Array | None = None  # what the engine said of the probe
 
     @cached_property
     def flow(self) -> Flow | None:
@@ -146,7 +147,7 @@ class Planned:
 
     def _ran(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         if isinstance(plan, Compressed):
-            return sweep_compressed(self.ask, plan, self.sweeps, warm=known)
+            return sweep_compressed(self.ask, plan, self.sweeps, warm=known, expected=self.expected)
         if isinstance(plan, Cut) and self.flow is not None and tuple(self.flow.sizes) == plan.sizes:
             return sweep_factors(self.ask, self.linear, plan, self.flow, solve, self.report)
         return None
@@ -157,15 +158,27 @@ class Planned:
         return sweep_from_weights(self.ask, self.linear, self.flow, self.report, proof="plain")
 
     def _support(self, rows: Positions) -> npt.NDArray[np.bool_]:
-        """Where some rows are nonzero; a NaN counts."""
+        """Where some rows are nonzero; a NaN counts. Where batches are trusted, the probe travels with them."""
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
-        weights = np.zeros((len(rows), ask.m))
+        joined = trusted(ask)
+        weights = np.zeros((len(rows), ask.m), dtype=np.float32)
         weights[np.arange(len(rows)), rows] = 1.0
-        found = self.sweeps.sweep(arrays.from_numpy(weights, ask.y), "sampled rows")
+        seeds = arrays.from_numpy(weights, ask.y)
+        if joined:
+            seeds = arrays.concat([seeds, probe(ask)], 0)
+        found = self.sweeps.sweep(seeds, "sampled rows" + ", and the probe" * joined)
         if found is None:
             return np.zeros((len(rows), ask.n), dtype=bool)
+        if joined:
+            found, self.expected = found[:-1], found[-1:]
         result: npt.NDArray[np.bool_] = arrays.numpy(found) != 0
         return result
+
+
+def trusted(ask: Ask) -> bool:
+    """Whether the backend vouches for the batches of all operations on the way."""
+    vouch = getattr(ask.y.record, "trusted", None)
+    return vouch is not None and bool(vouch(ask.y))
 
 
 def solve(ask: Ask, report: Report) -> Array | None:

@@ -10,7 +10,7 @@ from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
 from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
-from wrt._run.columns import pull_columns, spread_tangents
+from wrt._run.columns import asked, pull_columns, spread_tangents
 
 FEW = 2  # so few seeds are swept one by one: setting up a batch takes longer
 
@@ -48,6 +48,16 @@ class Sweeps:
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")
+
+    def set_up_push(self, weights: Array) -> Array | None:
+        """Prepare to push by a pull of these weights, kept differentiable: (1, n); None where the engine needs no such.
+
+        It is the engine's own unbatched pull, and proves what is pushed afterwards.
+        """
+        start = getattr(self.linear, "start_push", None)
+        if start is None:
+            return None
+        return asked(self.ask, start(seed_of(self.ask, weights)), 1)
 
     def _in_chunks(self, weights: Array, count: int, rung: str, way: Way) -> Array | None:
         size = chunk_size(self.ask)

@@ -6,12 +6,14 @@ from math import prod
 
 from wrt._core.index import Shape
 from wrt._core.pattern import Compression, Way, compress
-from wrt._sparsity.lattice import Lattice, thin
+from wrt._sparsity.grid import gridded
+from wrt._sparsity.lattice import MOST_CLASSES, Lattice, thin
 from wrt._sparsity.samples import Samples
 from wrt._sparsity.splits import splits
 from wrt._sparsity.structure import Structure, relate
 
 GOOD = 1.5  # a guess that holds this many times the sampled nonzeros needs no other view of the axes
+CLOSE = 4  # the same for a guess that follows every long axis: joint offsets (see `lattice`) will thin it out
 ROUNDS = 3
 
 
@@ -27,8 +29,7 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     if thinner is not None:
         return thinner
     for _ in range(ROUNDS):
-        tried = (relate(samples, *shapes) for shapes in splits(best.y, best.x))
-        better = min(tried, key=lambda structure: structure.volume, default=best)
+        better = _best_split(samples, best)
         if better.volume >= best.volume:
             break
         best = better
@@ -39,8 +40,26 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     return thin(best, samples) or best
 
 
+def _best_split(samples: Samples, best: Structure) -> Structure:
+    """The tightest view with one more axis; the first one in which x follows every long axis of y will do."""
+    better = best
+    enough = CLOSE * int(samples.support.sum(1).max())
+    for shapes in splits(best.y, best.x):
+        tried = relate(samples, *shapes)
+        if tried.volume < better.volume:
+            better = tried
+            followed = {link.y for link in tried.links}
+            if tried.volume <= enough and all(axis in followed or length <= MOST_CLASSES for axis, length in enumerate(tried.y)):
+                break
+    return better
+
+
 def compression(found: Structure | Lattice, way: Way = "pull") -> Compression | None:
     """Which rows of a guessed pattern are pulled together, or which columns are pushed."""
+    if isinstance(found, Structure):
+        product = gridded(found, way)
+        if product is not None:
+            return product
     shape = (prod(_whole(found).y), prod(_whole(found).x))
     return compress(*found.entries(), found.coloring(way), shape, way)
 

@@ -100,8 +100,9 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
         return None
     fewest = max(map(len, offsets))
     limit = min(int(structure.passes * WORTH), 2 * fewest + 8)
+    gaps = _gaps(offsets, [link.x for link in links])
     for passes in range(fewest, limit + 1):
-        hashed = _hash(structure, offsets, passes)
+        hashed = _hash(structure, gaps, passes)
         if hashed is not None:
             return Lattice(structure, classes, tuple(offsets), *hashed, passes)
     return None
@@ -121,13 +122,22 @@ def _joint_offsets(
         if link.wrap:
             half = structure.x[link.x] // 2
             spots[:, link.x] = (spots[:, link.x] + half) % structure.x[link.x] - half
-    found = [np.unique(spots[member[sample] == k], axis=0) for k in range(count)]
-    return found if all(map(len, found)) else None
+    seen: list[set[tuple[int, ...]]] = [set() for _ in range(count)]
+    for kind, spot in zip(member[sample].tolist(), spots.tolist(), strict=True):
+        seen[kind].add(tuple(spot))
+    return [np.array(sorted(each), dtype=np.int64) for each in seen] if all(seen) else None
 
 
-def _hash(structure: Structure, offsets: list[Offsets], passes: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+Gaps = list[list[Offsets]]
+"""`gaps[a][b]`: r' - r for which a row r of class a and a row r' of class b touch the same place of x, one in a line."""
+
+
+def _gaps(offsets: list[Offsets], linked: list[int]) -> Gaps:
+    return [[_differences(one, other, linked) for other in offsets[: k + 1]] for k, one in enumerate(offsets)]
+
+
+def _hash(structure: Structure, gaps: Gaps, passes: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Weights and shifts that keep all clashing rows apart modulo `passes`; None where none were found."""
-    linked = [link.x for link in structure.links]
     choices = [
         range(0, passes, passes // gcd(passes, structure.x[link.x])) if link.wrap else range(passes)
         for link in structure.links
@@ -135,32 +145,33 @@ def _hash(structure: Structure, offsets: list[Offsets], passes: int) -> tuple[tu
     if prod(map(len, choices)) > MOST_WEIGHTS:
         return None
     weights = np.array(list(product(*choices)))  # (tries, linked axes)
-    own = np.concatenate([_differences(one, one, linked) for one in offsets])
+    own = np.concatenate([row[-1] for row in gaps])
     own = own[own.any(1)]
     weights = weights[((weights @ own.T) % passes != 0).all(1)] if len(own) else weights[:1]
     for tried in weights[:64]:
-        shifts = _shifts(tried, offsets, linked, passes)
+        shifts = _shifts(tried, gaps, passes)
         if shifts is not None:
             return tuple(tried.tolist()), shifts
     return None
 
 
-def _shifts(weights: Offsets, offsets: list[Offsets], linked: list[int], passes: int) -> tuple[int, ...] | None:
+def _shifts(weights: Offsets, gaps: Gaps, passes: int) -> tuple[int, ...] | None:
     shifts: list[int] = []
-    for one in offsets:
-        free = np.ones(passes, dtype=bool)
-        for shift, other in zip(shifts, offsets, strict=False):
-            # rows r (class one) and r' (class other) clash where r' - r is a difference of their offsets
-            free[(_differences(one, other, linked) @ weights + shift) % passes] = False
-        if not free.any():
+    for row in gaps:
+        taken = {
+            (int(step) + shift) % passes
+            for shift, gap in zip(shifts, row, strict=False)
+            for step in gap @ weights
+        }
+        free = next((shift for shift in range(passes) if shift not in taken), None)
+        if free is None:
             return None
-        shifts.append(int(np.argmax(free)))
+        shifts.append(free)
     return tuple(shifts)
 
 
 def _differences(one: Offsets, other: Offsets, linked: list[int]) -> Offsets:
-    """r' - r for which a row r of one class and a row r' of another touch the same place of x."""
     rest = [axis for axis in range(one.shape[1]) if axis not in linked]
     meet = (one[:, None, rest] == other[None, :, rest]).all(2)
     gaps = (one[:, None, linked] - other[None, :, linked])[meet]
-    return np.unique(gaps, axis=0)
+    return np.array(sorted(set(map(tuple, gaps.tolist()))), dtype=np.int64).reshape(-1, len(linked))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions
 
+_FEW = 1024  # values that Python tells apart quicker than NumPy
 WORTH = 0.75  # a window wider than this share of its axis might as well be all of it
 
 
@@ -44,20 +47,27 @@ def follow(
 
     `index[s]` is where sample s stands on y's axis, `touched[s]` which indices of x's axis it touches.
     """
-    if len(np.unique(index)) < 2:
+    if index.min() == index.max():
         return None
     sample, column = np.nonzero(touched)
     best: Link | None = None
-    for up, down in _strides(*sizes, slope=_slope(index, touched)):
-        away = column - index[sample] * up // down
-        offsets = _filled(np.unique(away))
+    for up, down in _strides(*sizes, index, touched):
+        away = column - (index[sample] if up == down else index[sample] * up // down)
+        offsets = _filled(_distinct(away))
         if best is None or len(offsets) < len(best.offsets):
             best = Link(y, x, up, down, offsets, wrap=False)
-        if sizes[0] * up == sizes[1] * down:
-            offsets = _filled(np.unique(_centered(away, sizes[1])))
+        if len(best.offsets) > 1 and sizes[0] * up == sizes[1] * down:
+            offsets = _filled(_distinct(_centered(away, sizes[1])))
             if 2 * len(offsets) < len(best.offsets):  # one sample near an edge tells a wrapped axis from a plain one
                 best = Link(y, x, up, down, offsets, wrap=True)
+        if len(best.offsets) == 1:
+            break  # nothing is narrower
     return best if best is not None and len(best.offsets) <= max(1, int(WORTH * sizes[1])) else None
+
+
+def _distinct(values: Positions) -> list[int]:
+    """The values, each once and in order."""
+    return sorted(set(values.tolist())) if len(values) <= _FEW else np.unique(values).tolist()
 
 
 def _slope(index: Positions, touched: npt.NDArray[np.bool_]) -> float:
@@ -67,14 +77,16 @@ def _slope(index: Positions, touched: npt.NDArray[np.bool_]) -> float:
     return float((away * centers).sum() / max(1e-9, float((away * away).sum())))
 
 
-def _strides(of_y: int, of_x: int, *, slope: float) -> list[tuple[int, int]]:
+def _strides(of_y: int, of_x: int, index: Positions, touched: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Strides that the two lengths and the samples suggest, the plain one first."""
-    if round(slope) > 1 and of_x > of_y:
-        found = [(1, 1), (round(slope), 1), (of_x // of_y, 1)]
-    elif of_x > of_y:
-        found = [(1, 1), (of_x // of_y, 1), (-(-of_x // of_y), 1), (round(of_x / of_y), 1)]
-    else:
+    if of_x == of_y:
+        return [(1, 1)]
+    if of_x < of_y:
         found = [(1, 1), (1, of_y // of_x), (1, -(-of_y // of_x))]
+    elif (slope := round(_slope(index, touched))) > 1:
+        found = [(1, 1), (slope, 1), (of_x // of_y, 1)]
+    else:
+        found = [(1, 1), (of_x // of_y, 1), (-(-of_x // of_y), 1), (round(of_x / of_y), 1)]
     return list(dict.fromkeys(found))
 
 
@@ -83,33 +95,37 @@ def _centered(away: Positions, size: int) -> Positions:
     return (away + half) % size - half
 
 
-def _filled(offsets: Positions) -> tuple[int, ...]:
+def _filled(offsets: list[int]) -> tuple[int, ...]:
     """A window without the holes that masks (a ReLU, a max-pool) left in the samples; a dilated one keeps its step."""
     if len(offsets) < 2:
-        return tuple(offsets.tolist())
-    step = int(np.gcd.reduce(np.diff(offsets)))
-    return tuple(range(int(offsets[0]), int(offsets[-1]) + 1, step))
+        return tuple(offsets)
+    step = gcd(*(b - a for a, b in pairwise(offsets)))
+    return tuple(range(offsets[0], offsets[-1] + 1, step))
 
 
 def period(link: Link, length: int, of_x: int) -> int:
     """The smallest K for which indices of y that are equal modulo K never touch the same index of x."""
-    offsets = np.asarray(link.offsets)
-    clash = np.unique(offsets[:, None] - offsets[None, :])
+    clash = _differences(link, of_x)
+    reach = length if link.wrap else min(length, (max(clash) + 1) * link.down // link.up + 1)
     for candidate in range(1, length):
-        gaps = np.arange(candidate, length, candidate) * link.up
-        gaps = np.concatenate([gaps // link.down, -(-gaps // link.down)])
-        taken = np.isin(gaps % of_x, clash % of_x) if link.wrap else np.isin(gaps, clash)
-        if not taken.any():
+        gaps = (gap * link.up for gap in range(candidate, reach, candidate))
+        both = (whole for gap in gaps for whole in {gap // link.down, -(-gap // link.down)})
+        if not any((gap % of_x if link.wrap else gap) in clash for gap in both):
             return candidate
     return length
 
 
 def column_period(link: Link, of_x: int) -> int:
     """The smallest K for which indices of x that are equal modulo K are never touched by one row."""
-    offsets = np.asarray(link.offsets)
-    apart = np.unique(offsets[:, None] - offsets[None, :])
+    apart = _differences(link, of_x)
+    reach = of_x if link.wrap else min(of_x, max(apart) + 1)
     for candidate in range(1, of_x):
-        gaps = np.arange(candidate, of_x, candidate)
-        if not (np.isin(gaps % of_x, apart % of_x) if link.wrap else np.isin(gaps, apart)).any():
+        if not any(gap in apart for gap in range(candidate, reach, candidate)):
             return candidate
     return of_x
+
+
+def _differences(link: Link, of_x: int) -> frozenset[int]:
+    """How far apart two indices that one row touches can be; around the corner too where the axis wraps."""
+    found = {a - b for a in link.offsets for b in link.offsets}
+    return frozenset(gap % of_x for gap in found) if link.wrap else frozenset(found)

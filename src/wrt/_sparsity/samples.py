@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +23,14 @@ class Samples:
     @property
     def density(self) -> float:
         """The share of nonzeros in a typical row that has any."""
-        counts = self.support.sum(1)
-        alive = counts[counts > 0]
-        return float(np.median(alive)) / self.support.shape[1] if len(alive) else 0.0
+        alive = sorted(count for count in np.count_nonzero(self.support, axis=1).tolist() if count)
+        return alive[len(alive) // 2] / self.support.shape[1] if alive else 0.0
 
     def joined(self, other: Samples) -> Samples:
         return Samples(np.concatenate([self.rows, other.rows]), np.concatenate([self.support, other.support]))
 
 
+@lru_cache(maxsize=64)
 def spread_rows(shape: Shape, count: int) -> Positions:
     """Rows that lie far apart along every axis, independently of one another, and the two outermost ones.
 
@@ -46,4 +47,6 @@ def spread_rows(shape: Shape, count: int) -> Positions:
         for n in shape
     ]
     rows = np.ravel_multi_index(coordinates, shape) if shape else np.zeros(inner, int)
-    return np.unique(np.concatenate([[0], rows, [size - 1]])).astype(np.int64)
+    spread = np.unique(np.concatenate([[0], rows, [size - 1]])).astype(np.int64)
+    spread.setflags(write=False)
+    return spread

@@ -36,19 +36,19 @@ class Structure:
         """The pass of every row (of every column, for a push): what shares a pass shares no entry."""
         shape = self.y if way == "pull" else self.x
         color = np.zeros((1,) * len(shape), dtype=np.int64)
-        for axis, (length, repeat) in enumerate(zip(shape, self._periods(way), strict=True)):
+        for axis, (length, repeat) in enumerate(zip(shape, self.periods(way), strict=True)):
             along = (-1,) + (1,) * (len(shape) - axis - 1)
             color = color * repeat + (np.arange(length) % repeat).reshape(along)
         return np.broadcast_to(color, shape).reshape(-1)
 
     def passes_by(self, way: Way) -> int:
-        return prod(self._periods(way))
+        return prod(self.periods(way))
 
     @property
     def passes(self) -> int:
         return self.passes_by("pull")
 
-    def _periods(self, way: Way) -> list[int]:
+    def periods(self, way: Way) -> list[int]:
         """How far apart two indices of an axis must be to share a pass."""
         if way == "push":
             following = {link.x: link for link in self.links}
@@ -100,8 +100,10 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
     links: list[Link] = []
     kept: dict[int, Positions] = {}
     for axis, length in enumerate(x):
-        others = tuple(k + 1 for k in range(len(x)) if k != axis)
-        touched: npt.NDArray[np.bool_] = np.asarray(support.any(axis=others))  # (s, length)
+        touched = _shadow(support, axis)  # (s, length)
+        if touched.all():  # whatever the row: nothing to follow
+            kept[axis] = np.arange(length)
+            continue
         found = [
             link
             for k, of_y in enumerate(y)
@@ -113,3 +115,10 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
             same = (touched == touched[:1]).all()
             kept[axis] = np.flatnonzero(touched[0]) if same else np.arange(length)
     return Structure(y, x, tuple(links), kept)
+
+
+def _shadow(support: npt.NDArray[np.bool_], axis: int) -> npt.NDArray[np.bool_]:
+    """(samples, length): which indices of one axis are touched at all."""
+    count, *shape = support.shape
+    before, after = prod(shape[:axis]), prod(shape[axis + 1 :])
+    return np.asarray(support.reshape(count, before, shape[axis], after).any(axis=(1, 3)))

@@ -109,10 +109,18 @@ class TorchLinear:
             except Exception as error:
                 raise CannotBatch(_first_line(error)) from error
 
-    def _set_up_push(self) -> tuple[Tensor, list[Tensor | None]]:
+    def start_push(self, seeds: Tensor) -> list[Tensor | None]:
+        """Set up the push by a pull of this one seed, whose result is the engine's own unbatched pass."""
+        with compat.Undisturbed(), torch.enable_grad():
+            pulled = self._set_up_push(seeds[0])[1]
+            return [None if g is None else g.detach().unsqueeze(0) for g in pulled]
+
+    def _set_up_push(self, start: Tensor | None = None) -> tuple[Tensor, list[Tensor | None]]:
         if self._seed is None:
             self.set_up = True
-            seed = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device, requires_grad=True)
+            if start is None:
+                start = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device)
+            seed = start.detach().requires_grad_()
             try:
                 pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
             except Exception as error:

@@ -1,0 +1,96 @@
+"""A pattern that is a product of axes as tables of a few hundred numbers, however many entries it has."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.index import Positions, Shape, row_major
+from wrt._core.pattern import Compression, Masks, Tables, Way
+from wrt._sparsity.links import Link
+from wrt._sparsity.structure import Structure
+
+Number = TypeVar("Number", np.int64, np.bool_)
+
+
+def gridded(structure: Structure, way: Way) -> Compression | None:
+    """The compression of a product of windows; None where an axis is followed twice, so that it is no product."""
+    links = structure.links
+    if len({link.y for link in links}) < len(links):
+        return None
+    swept, read = (structure.y, structure.x) if way == "pull" else (structure.x, structure.y)
+    partner = {(link.y if way == "pull" else link.x): link for link in links}
+    periods = structure.periods(way)
+    rank = len(swept) + len(read)
+    owners: list[Positions] = []
+    owned: list[npt.NDArray[np.bool_]] = []
+    for axis, (step, repeat) in enumerate(zip(row_major(swept), periods, strict=True)):
+        if axis not in partner:
+            owners.append(_laid(np.arange(repeat) * step, rank, axis))
+            continue
+        link = partner[axis]
+        other = link.x if way == "pull" else link.y
+        found = _owners(link, repeat, structure.y[link.y], structure.x[link.x], way)
+        if found is None:
+            return None
+        line, held = found  # (repeat, length of the other axis)
+        spread = [1] * rank
+        spread[axis], spread[len(swept) + other] = line.shape
+        owners.append((line * step).reshape(spread))
+        if not held.all():
+            owned.append(held.reshape(spread))
+    owned.extend(_kept(structure, way, rank))
+    passes = prod(periods)
+    return Compression(
+        way, (prod(structure.y), prod(structure.x)), passes, swept, (*periods, *read),
+        _colors(swept, periods), tuple(owners), tuple(owned),
+    )  # fmt: skip
+
+
+def _kept(structure: Structure, way: Way, rank: int) -> Masks:
+    """Indices of x's other axes that no row touches."""
+    found: list[npt.NDArray[np.bool_]] = []
+    for axis, kept in structure.kept.items():
+        if len(kept) < structure.x[axis]:
+            touched = np.zeros(structure.x[axis], dtype=bool)
+            touched[kept] = True
+            found.append(_laid(touched, rank, axis + (len(structure.y) if way == "pull" else 0)))
+    return tuple(found)
+
+
+def _laid(vector: npt.NDArray[Number], rank: int, axis: int) -> npt.NDArray[Number]:
+    """A vector along one axis of many."""
+    return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
+
+
+def _colors(lines: Shape, periods: list[int]) -> Tables:
+    steps = row_major(tuple(periods))
+    return tuple(
+        _laid(np.arange(length) % repeat * step, len(lines), axis)
+        for axis, (length, repeat, step) in enumerate(zip(lines, periods, steps, strict=True))
+    )
+
+
+def _owners(
+    link: Link, repeat: int, of_y: int, of_x: int, way: Way
+) -> tuple[Positions, npt.NDArray[np.bool_]] | None:
+    """(line, whether it has an entry there) by (color, index of the other axis); None where two lines would meet."""
+    rows = np.arange(of_y)
+    columns = link.base(rows)[:, None] + np.asarray(link.offsets)  # (of_y, window)
+    rows = np.broadcast_to(rows[:, None], columns.shape)
+    if link.wrap:
+        columns = columns % of_x
+    elif columns[0, 0] < 0 or columns[-1, -1] >= of_x:  # offsets and bases only grow
+        inside = (columns >= 0) & (columns < of_x)
+        rows, columns = rows[inside], columns[inside]
+    lines, other, across = (rows, columns, of_x) if way == "pull" else (columns, rows, of_y)
+    spots = (lines % repeat) * across + other
+    owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
+    held = np.zeros(repeat * across, dtype=bool)
+    owner[spots] = lines
+    held[spots] = True
+    met = np.any(owner[spots] != lines)
+    return None if met else (owner.reshape(repeat, across), held.reshape(repeat, across))

@@ -11,6 +11,7 @@ from wrt._run.options import options
 
 if TYPE_CHECKING:
     from wrt._core.finding import Finding, Findings
+    from wrt._notation.joined import joined
     from wrt._notation.notebook import load_ipython_extension
     from wrt._notation.why import check, explain_cause, why
     from wrt._study.field import Field, receptive_field
@@ -28,6 +29,7 @@ _WHEN_ASKED = {
     "check": "_notation.why",
     "explain_cause": "_notation.why",
     "flow": "_study.flow",
+    "joined": "_notation.joined",
     "load_ipython_extension": "_notation.notebook",
     "receptive_field": "_study.field",
     "steer": "_study.steering",
@@ -52,6 +54,7 @@ __all__ = [
     "errors",
     "explain_cause",
     "flow",
+    "joined",
     "load_graph",
     "load_ipython_extension",
     "options",

@@ -69,8 +69,8 @@ def test_intermediates_and_views_on_the_way() -> None:
 
 def test_only_first_derivatives_are_operators(cubic: tuple[torch.Tensor, ...]) -> None:
     y, x, _ = cubic
-    with pytest.raises(WrongShape, match="only a first derivative is a linear map"):
-        (d(y) / d(x) / d(x)) @ torch.ones(3)
+    with pytest.raises(WrongShape, match="only a first derivative, or a second one of a single y, is a linear map"):
+        (d(torch.stack([y, y])) / d(x) / d(x)) @ torch.ones(3)
     with pytest.raises(NotATensor, match=r"write d\(y\) / d\(x\) / d\(z\)"):
         (d(y) / d(x)) / x
     with pytest.raises(WrongShape, match="differentiate first, then index or transpose"):

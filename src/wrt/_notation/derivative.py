@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape, split
-from wrt._core.report import Certificate, Report
-from wrt._core.value import Part, Side, Value
+from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Side, Value
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
+from wrt._notation.sides import columns_of, narrowed
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt._run.row import plain_row
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from wrt._core.finding import Finding, Findings
+    from wrt._operators.estimates import Estimate
+    from wrt._operators.gram import Gram
+    from wrt._operators.spectrum import Spectrum
+    from wrt._operators.steps import Solved
 
 
 class Derivative:
@@ -201,7 +205,7 @@ class Derivative:
         used_rows, at_row = np.unique(rows, return_inverse=True)
         used_columns, at_column = np.unique(columns, return_inverse=True)
         some = Elements.at(self._y.shape, self.rows.positions[used_rows])
-        block = execute.answer(Ask(self._y, some, _columns_of(self._sides[0], used_columns)))
+        block = execute.answer(Ask(self._y, some, columns_of(self._sides[0], used_columns)))
         arrays = self._y.record.backend.arrays
         spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
         block.array = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
@@ -268,13 +272,17 @@ class Derivative:
         return product(self._operator(), u, self._note())
 
     def _operator(self) -> Ask:
-        if self.order > 1 or self._entries is not None:
-            raise WrongShape(
-                "only a first derivative is a linear map",
-                f"this one has shape {self.shape}",
-                "take .value and contract it yourself",
-            )
-        return self.ask
+        if self.order == 1 and self._entries is None:
+            return self.ask
+        if self.order == 2 and self.rows.shape == () and self._entries is None and not self._transposed:
+            from wrt._operators.second import of_gradient
+
+            return of_gradient(self._y, self.rows, self._sides)
+        raise WrongShape(
+            "only a first derivative, or a second one of a single y, is a linear map",
+            f"this one has shape {self.shape}",
+            "take .value and contract it yourself",
+        )
 
     def diagonal(self) -> Any:
         """dy_i/dx_i for every i, in y's shape; the rest of the Jacobian is never stored."""
@@ -285,9 +293,59 @@ class Derivative:
         matrix = products.sparse(self._operator(), self._note())
         return matrix.T.tocsr() if self._transposed else matrix
 
+    def operator(self) -> Any:
+        """As scipy's `LinearOperator`, flattened y by flattened x: one pass a product, one batch for a block of them."""
+        from wrt._operators import asked
+
+        return asked.operator(self._operator(), self._note(), transposed=self._transposed)
+
+    def gram(self) -> Gram:
+        """JᵀJ, lazily; `J.T.gram()` is JJᵀ. One pass for each line of J's shorter side."""
+        from wrt._operators import asked
+
+        return asked.gram(self._operator(), self._at_hand, transposed=self._transposed)
+
+    def block_diagonal(self, *, y_axis: int = 0, x_axis: int = 0) -> Any:
+        """The blocks dy[b]/dx[b] of a batch, (b, rest of y, rest of x); samples that do not mix share their passes."""
+        from wrt._operators import asked
+
+        axes = (y_axis, x_axis)
+        return asked.block_diagonal(self._operator(), self._note(), axes, transposed=self._transposed)
+
+    def singular_values(self, k: int = 1, *, tolerance: float | None = None) -> Spectrum:
+        """The k largest singular values with bounds and vectors; J is never formed."""
+        from wrt._operators import asked
+
+        return asked.singular_values(self._operator(), self._note(), k, tolerance, transposed=self._transposed)
+
+    def estimate_trace(self, *, passes: int = 64) -> Estimate:
+        """The trace of a square J from random probes (Hutch++), with its standard error."""
+        from wrt._operators import asked
+
+        return asked.estimate_trace(self._operator(), self._note(), passes)
+
+    def estimate_diagonal(self, *, passes: int = 64) -> Estimate:
+        """The diagonal of a square J from random probes, each entry with its standard error."""
+        from wrt._operators import asked
+
+        return asked.estimate_diagonal(self._operator(), self._note(), passes)
+
+    def solve(self, b: Any, *, damping: float = 0.0, tolerance: float | None = None, most: int | None = None) -> Solved:
+        """The s of least ‖J s - b‖² + damping² ‖s‖², matrix-free: a Newton or Gauss-Newton step."""
+        from wrt._operators import asked
+
+        wanted = {"damping": damping, "tolerance": tolerance, "most": most}
+        return asked.solve(self._operator(), self._note(), b, wanted, transposed=self._transposed)
+
+    def _at_hand(self) -> Any:
+        """All of J, where it is computed already or a pass shared by a tree gives it."""
+        return None if self.known is None and self._shared is None else self._answered().array
+
     def _note(self) -> Report:
         """Where products, `diagonal` and `sparse` write down what ran, for `explain`."""
         self._report = Report()
+        if self.order > 1:  # what `_operator` pulled
+            self._report.steps.append(Step("gradient, kept differentiable", "pull", "one by one", 1, 1))
         return self._report
 
     # ---------------------------------------------------------------- what it costs, what it rests on
@@ -324,39 +382,3 @@ class Derivative:
         from wrt._notation.text import one_line
 
         return one_line(self)
-
-
-def narrowed(side: Side, index: Any) -> Side:
-    """A side with an index applied to its own shape."""
-    picked = Elements.all(side.shape).pick(index)
-    if not _scattered(side):
-        return _simple(side, index)
-    return replace(_columns_of(side, picked.positions), shape=picked.shape)
-
-
-def _scattered(side: Side) -> bool:
-    return len(side.parts) != 1 or side.parts[0].into is not None
-
-
-def _simple(side: Side, index: Any) -> Side:
-    part = side.parts[0]
-    elements = part.elements.pick(index)
-    otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
-    return Side(elements.shape, (replace(part, elements=elements),), otherwise, side.notes)
-
-
-def _columns_of(side: Side, columns: npt.NDArray[np.int64]) -> Side:
-    """Some columns of a side, by their place in its flattened shape."""
-    otherwise = None if side.otherwise is None else _columns_of(side.otherwise, columns)
-    parts = []
-    for part in side.parts:
-        into = np.arange(side.size) if part.into is None else part.into
-        place = {int(c): k for k, c in enumerate(into)}
-        kept = [(k, place[int(c)]) for k, c in enumerate(columns) if int(c) in place]
-        if kept:
-            here = np.array([k for k, _ in kept], dtype=np.int64)
-            there = part.elements.positions[np.array([p for _, p in kept], dtype=np.int64)]
-            parts.append(Part(part.value, Elements.at(part.elements.of, there), here, part.component))
-    if len(parts) == 1 and len(side.parts) == 1:
-        parts = [replace(parts[0], into=None)]
-    return Side((len(columns),), tuple(parts) or side.parts[:1], otherwise, side.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wrt._core.ask import Ask
 from wrt._run.options import current
 from wrt.errors import TooLarge
@@ -17,18 +19,37 @@ def answer_bytes(ask: Ask) -> int:
 
 def refuse_too_large(ask: Ask) -> None:
     """Raise `TooLarge` when the dense answer cannot fit."""
-    needed = answer_bytes(ask)
+    refuse_bytes(
+        answer_bytes(ask),
+        ask.x.values[0],
+        f"the Jacobian has {ask.m} x {ask.n} entries",
+        "ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero",
+    )
+
+
+def refuse_bytes(needed: int, like: Any, what: str, write: str) -> None:
+    """Raise `TooLarge` when so many bytes cannot fit where a Value lives."""
     limit = current().memory
     if limit is None:
         if needed < SMALL:
             return
-        limit = int(ask.y.record.backend.arrays.free_memory(ask.x.values[0]) * (1 - KEEP_FREE))
+        limit = free(like)
     if needed > limit:
-        raise TooLarge(
-            f"the Jacobian has {ask.m} x {ask.n} entries: {words(needed)}",
-            f"{words(limit)} are free for it",
-            "ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero",
-        )
+        raise TooLarge(f"{what}: {words(needed)}", f"{words(limit)} are free for it", write)
+
+
+def free(like: Any) -> int:
+    """Bytes that may be taken where a Value lives."""
+    return int(like.record.backend.arrays.free_memory(like) * (1 - KEEP_FREE))
+
+
+def fits(ask: Ask, lines: int) -> bool:
+    """Whether so many rows (or columns) can all be held at once."""
+    needed = answer_bytes(ask) * lines // max(1, min(ask.m, ask.n))
+    limit = current().memory
+    if limit is None and needed < SMALL:
+        return True
+    return needed <= (free(ask.x.values[0]) if limit is None else limit)
 
 
 def words(count: int) -> str:

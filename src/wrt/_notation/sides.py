@@ -1,0 +1,48 @@
+"""A denominator with an index applied to it: fewer columns of the same question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.index import Elements
+from wrt._core.value import Part, Side
+
+
+def narrowed(side: Side, index: Any) -> Side:
+    """A side with an index applied to its own shape."""
+    picked = Elements.all(side.shape).pick(index)
+    if not _scattered(side):
+        return _simple(side, index)
+    return replace(columns_of(side, picked.positions), shape=picked.shape)
+
+
+def _scattered(side: Side) -> bool:
+    return len(side.parts) != 1 or side.parts[0].into is not None
+
+
+def _simple(side: Side, index: Any) -> Side:
+    part = side.parts[0]
+    elements = part.elements.pick(index)
+    otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
+    return Side(elements.shape, (replace(part, elements=elements),), otherwise, side.notes)
+
+
+def columns_of(side: Side, columns: npt.NDArray[np.int64]) -> Side:
+    """Some columns of a side, by their place in its flattened shape."""
+    otherwise = None if side.otherwise is None else columns_of(side.otherwise, columns)
+    parts = []
+    for part in side.parts:
+        into = np.arange(side.size) if part.into is None else part.into
+        place = {int(c): k for k, c in enumerate(into)}
+        kept = [(k, place[int(c)]) for k, c in enumerate(columns) if int(c) in place]
+        if kept:
+            here = np.array([k for k, _ in kept], dtype=np.int64)
+            there = part.elements.positions[np.array([p for _, p in kept], dtype=np.int64)]
+            parts.append(Part(part.value, Elements.at(part.elements.of, there), here, part.component))
+    if len(parts) == 1 and len(side.parts) == 1:
+        parts = [replace(parts[0], into=None)]
+    return Side((len(columns),), tuple(parts) or side.parts[:1], otherwise, side.notes)

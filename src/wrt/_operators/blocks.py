@@ -1,0 +1,159 @@
+"""The blocks dy[b]/dx[b] of a batch: all samples in one pass where they do not mix, which is proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.ask import Ask
+from wrt._core.index import Positions, Shape
+from wrt._core.pattern import Compression, Way, compress
+from wrt._core.plan import Compressed
+from wrt._core.protocol import Array
+from wrt._core.report import Report
+from wrt._operators.linear_map import Fold, LinearMap
+from wrt._operators.structure import in_fewer_passes
+from wrt._run import execute
+from wrt._run.compressed import Passes, sweep_compressed
+from wrt._run.direct import set_up
+from wrt._run.sweeps import Sweeps
+from wrt.errors import WrongShape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Where the samples stand: `rows[b]` lists the rows of sample b, `columns[b]` its columns."""
+
+    rows: Positions
+    columns: Positions
+    shape: Shape
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def p(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
+    def q(self) -> int:
+        return int(self.columns.shape[1])
+
+
+def samples_of(ask: Ask, y_axis: int, x_axis: int) -> Samples:
+    """The samples along one axis of y and one of x."""
+    y, x = ask.rows.shape, ask.x.shape
+    if not y or not x or not (-len(y) <= y_axis < len(y) and -len(x) <= x_axis < len(x)):
+        raise _no_blocks(y, x, f"there is no axis {y_axis} of y or no axis {x_axis} of x")
+    if y[y_axis] != x[x_axis]:
+        raise _no_blocks(y, x, f"axis {y_axis} of y counts {y[y_axis]}, axis {x_axis} of x counts {x[x_axis]}")
+    rows = np.moveaxis(np.arange(ask.m).reshape(y), y_axis, 0)
+    columns = np.moveaxis(np.arange(ask.n).reshape(x), x_axis, 0)
+    shape = (len(rows), *rows.shape[1:], *columns.shape[1:])
+    return Samples(rows.reshape(len(rows), -1), columns.reshape(len(columns), -1), shape)
+
+
+def _no_blocks(y: Shape, x: Shape, words: str) -> WrongShape:
+    return WrongShape(
+        "block_diagonal() needs one axis of samples in y and in x",
+        f"y has shape {y}, x has shape {x}: {words}",
+        "name the axes: J.block_diagonal(y_axis=..., x_axis=...)",
+    )
+
+
+def block_diagonal(ask: Ask, samples: Samples, report: Report) -> Array:
+    """(samples, *rest of y, *rest of x)."""
+    arrays = ask.y.record.backend.arrays
+    if not ask.m or not ask.n:
+        return arrays.zeros(samples.shape, ask.x.values[0])
+    found = None if execute.is_identity(ask) else _together(ask, samples, report)
+    if found is not None:
+        return arrays.reshape(_from_passes(found, samples), samples.shape)
+    known = in_fewer_passes(ask, report)
+    if isinstance(known, Passes):
+        return arrays.reshape(_from_sparse(ask, known, samples), samples.shape)
+    return arrays.reshape(_row_by_row(ask, samples, report), samples.shape)
+
+
+def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
+    """Element p of every sample in one pass; None where the samples mix, or where nothing could be swept together."""
+    record, arrays = ask.y.record, ask.y.record.backend.arrays
+    if arrays.is_complex(ask.y) or any(map(arrays.is_complex, ask.x.values)) or not hasattr(arrays, "scatter"):
+        return None
+    record.ready(ask.y, ask.x)
+    if not all(map(record.has_history, ask.x.values)):
+        return None
+    linear = record.linear(ask.y, ask.x.values)
+    ways: list[Way] = ["pull"] if samples.p <= samples.q + 2 or not linear.push_rungs else ["push", "pull"]
+    for way in ways:
+        plan = Compressed(_compression(ask, samples, way), _because(samples, way), kept={})
+        found = sweep_compressed(ask, plan, Sweeps(ask, linear, report))
+        report.steps.extend(set_up(linear))
+        if found is not None and found.certificate.passed and found.finite:
+            report.strategy, report.because, report.certificate = "structured", plan.because, found.certificate
+            return found
+        if found is not None and not found.certificate.passed:
+            report.fallbacks.append(f"the samples mix: {found.certificate.words or found.certificate}")
+            return None
+    return None
+
+
+def _because(samples: Samples, way: Way) -> str:
+    passes = samples.p if way == "pull" else samples.q
+    return f"{samples.count} samples that do not mix share {passes} passes"
+
+
+def _compression(ask: Ask, samples: Samples, way: Way) -> Compression:
+    """Element p of every sample (or q, for a push) has the color p."""
+    lines = samples.rows if way == "pull" else samples.columns
+    color = np.zeros(ask.m if way == "pull" else ask.n, dtype=np.int64)
+    color[lines] = np.arange(lines.shape[1])[None, :]
+    rows, columns = np.broadcast_arrays(samples.rows[:, :, None], samples.columns[:, None, :])
+    found = compress(rows.reshape(-1), columns.reshape(-1), color, (ask.m, ask.n), way)
+    assert found is not None, "no two samples share a line"
+    return found
+
+
+def _from_passes(found: Passes, samples: Samples) -> Array:
+    """Entry (p, q) of sample b came back in pass p at column (b, q); by push in pass q at row (b, p)."""
+    arrays = found.ask.y.record.backend.arrays
+    p, q = np.arange(samples.p)[None, :, None], np.arange(samples.q)[None, None, :]
+    if found.plan.way == "pull":
+        spots = p * found.ask.n + samples.columns[:, None, :] + 0 * q
+    else:
+        spots = q * found.ask.m + samples.rows[:, :, None] + 0 * p
+    like = found.ask.x.values[0]
+    picked = arrays.gather(arrays.reshape(found.array, (-1,)), arrays.index(spots.reshape(-1), like))
+    return arrays.cast(picked, like)
+
+
+def _from_sparse(ask: Ask, known: Passes, samples: Samples) -> Array:
+    matrix = known.sparse()
+    blocks: npt.NDArray[np.float64] = np.stack(
+        [matrix[rows][:, columns].toarray() for rows, columns in zip(samples.rows, samples.columns, strict=True)]
+    )
+    return ask.y.record.backend.arrays.from_numpy(blocks, ask.x.values[0])
+
+
+def _row_by_row(ask: Ask, samples: Samples, report: Report) -> Array:
+    """Every row, of which only its own sample's columns are kept."""
+    arrays = ask.y.record.backend.arrays
+    sample = np.empty(ask.m, dtype=np.int64)
+    sample[samples.rows] = np.arange(samples.count)[:, None]
+    kept: list[Array] = []
+
+    def start_over() -> Fold:
+        kept.clear()
+
+        def keep(start: int, stop: int, block: Array) -> None:
+            spots = np.arange(stop - start)[:, None] * ask.n + samples.columns[sample[start:stop]]
+            kept.append(arrays.take(arrays.reshape(block, (-1,)), spots.reshape(-1), 0))
+
+        return keep
+
+    LinearMap(ask, report).fold_rows(start_over)
+    lines = arrays.reshape(arrays.concat(kept, 0), (ask.m, samples.q))  # in the order of the rows
+    return arrays.take(lines, samples.rows.reshape(-1), 0)

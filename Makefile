@@ -4,6 +4,7 @@
 #   make bench    what wrt costs next to hand-written code
 #   make corpus   every operator of the frameworks' own test databases
 #   make docs     the documentation site, in site/
+#   make page     the page of the microscope, bundled              (installs Node.js by pip where missing)
 
 PYTHON ?= python3
 JOBS   ?= 2
@@ -14,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 # pytest answers 5 when a folder holds no test yet
 MAYBE  := || [ $$? -eq 5 ]
 
-.PHONY: demo test bench corpus docs lint types tests clean
+.PHONY: demo test bench corpus docs page lint types tests clean
 .DEFAULT_GOAL := test
 
 # ---- set-up: a stamp file per level, older than pyproject.toml or constraints.txt means again ----
@@ -45,6 +46,13 @@ $(VENV)/.corpus: $(VENV)/.dev
 	@$(PIP) --no-build-isolation -e '.[dev,corpus]'
 	@touch $@
 
+# The page is built from frontend/ once, and again when a source is newer.
+PAGE := src/wrt/_microscope/assets/microscope.js
+
+$(PAGE): $(shell find frontend/src -type f 2>/dev/null) frontend/package-lock.json frontend/build.mjs frontend/build.py | $(BIN)/python
+	@echo "building the page of the microscope (once)"
+	@$(BIN)/python frontend/build.py
+
 # ---- targets: `timed` runs the sub-targets, set-up included, and says how long it all took ----
 
 define timed
@@ -54,7 +62,7 @@ endef
 demo:
 	$(call timed,run-demo)
 test:
-	$(call timed,$(VENV)/.dev lint types tests)
+	$(call timed,$(VENV)/.dev lint types page chromium tests)
 bench:
 	$(call timed,run-bench)
 corpus:
@@ -62,9 +70,23 @@ corpus:
 docs:
 	$(call timed,build-docs)
 
-.PHONY: run-demo run-bench run-corpus build-docs
+page: $(PAGE)
 
-run-demo: $(VENV)/.demo
+# The browser tests use the system's Chromium; they say so and are skipped where there is none (and fail with CI=true).
+.PHONY: run-demo run-bench run-corpus build-docs page-if-possible chromium
+
+page-if-possible:
+	@$(MAKE) --no-print-directory page || echo "going on without the page"
+
+chromium:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	if command -v apt-get >/dev/null; then \
+	  echo "installing Chromium for the browser tests (once)"; \
+	  root=$$([ "$$(id -u)" = 0 ] || echo "sudo -n"); \
+	  { $$root apt-get -qq update && $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install chromium; } >/dev/null 2>&1; \
+	fi; command -v chromium >/dev/null || echo "no Chromium here, and none could be installed: the browser tests will be skipped"
+
+run-demo: $(VENV)/.demo page-if-possible
 	@$(BIN)/wrt demo
 
 run-bench: $(VENV)/.rivals
@@ -89,4 +111,4 @@ tests: $(VENV)/.dev
 	@if [ -d tests/jax ]; then $(PYTEST) tests/jax $(ARGS) $(MAYBE); fi
 
 clean:
-	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) frontend/node_modules src/wrt/_microscope/assets site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

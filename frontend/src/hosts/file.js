@@ -1,0 +1,89 @@
+// The file's host: everything that can be asked was computed when the file was written.
+import { indexText, isElement } from "../data/index.js";
+import { Refused } from "./live.js";
+import { answerFrom, normsFrom, openMatrix } from "./matrix.js";
+
+const keyOf = ({ target, source, reduce }) => JSON.stringify([target.name, target.index ?? null, source.name, source.index ?? null, reduce ?? null]);
+
+const quoted = ({ name, index }) => `d(t[${JSON.stringify(name)}])${index?.length ? `[${indexText(index)}]` : ""}`;
+
+export const pythonOf = (ask) => `${quoted(ask.target)} / ${quoted(ask.source)}`;
+
+const unsaved = (ask) =>
+  new Refused({
+    what: "this derivative is not in the file",
+    stands: "a saved page holds what was computed when it was written",
+    write: `${pythonOf(ask)}   or look live with t.show()`,
+  });
+
+const kindOf = (ask, shapes) => {
+  const row = isElement(ask.target.index, shapes.target);
+  const column = isElement(ask.source.index, shapes.source);
+  return row && column ? "element" : row ? "row" : column ? "column" : "block";
+};
+
+function fromMatrix(saved, ask) {
+  const shapes = { target: saved.target.shape, source: saved.source.shape };
+  saved.opened ??= openMatrix(saved);
+  const answer = answerFrom(saved.opened, ask.target.index, shapes.target, ask.source.index, shapes.source);
+  if (answer === null) throw unsaved(ask);
+  return { ...answer, ask, kind: kindOf(ask, shapes), data: { shape: answer.shape, data: answer.data }, ...evidence(saved, pythonOf(ask)) };
+}
+
+const evidence = (saved, python) => ({
+  python,
+  plan: saved.plan ?? null,
+  certificate: saved.certificate ?? null,
+  passes: null,
+  seconds: null,
+  connected: true,
+  finding: null,
+});
+
+/** A norm for every pair of steps along two axes: only from a matrix that is there as a whole. */
+function mapFrom(saved, ask) {
+  saved.opened ??= openMatrix(saved);
+  if (!saved.opened.complete) throw unsaved(ask);
+  const { shape, data } = normsFrom(saved.opened, saved.target.shape, saved.source.shape, ask.keep);
+  return { kind: "map", ask, shape, data: { shape, data }, ...evidence(saved, pythonOf(ask)) };
+}
+
+export function fileHost(run) {
+  const answers = new Map((run.answers ?? []).map(({ ask, reply }) => [keyOf(ask), reply]));
+  const same = (saved, { target, source }) =>
+    (saved.target.name ?? saved.target) === target.name && (saved.source.name ?? saved.source) === source.name;
+  const jacobian = (ask) => {
+    const saved = (run.maps ?? []).find((one) => same(one, ask));
+    if (!saved) throw unsaved(ask);
+    return saved;
+  };
+
+  function tensor({ name }) {
+    if (Object.hasOwn(run.tensors, name)) return run.tensors[name];
+    throw new Refused({
+      what: `the values of ${name} are not in the file`,
+      stands: "a saved page holds what was chosen when it was written",
+      write: `t.show()   or t[${JSON.stringify(name)}].value`,
+    });
+  }
+
+  const verbs = {
+    hello: () => run.hello,
+    graph: () => run.graph,
+    tensor,
+    derivative: (ask) => answers.get(keyOf(ask)) ?? fromMatrix(jacobian(ask), ask),
+    sizes: ({ target }) =>
+      (run.sizes ?? []).find((saved) => saved.target.name === target.name && sameIndex(saved.target.index, target.index)) ?? null,
+    why: (ask) => (run.whys ?? []).find((saved) => same(saved, ask))?.reply ?? { findings: [] },
+    map: (ask) => mapFrom(jacobian(ask), ask),
+  };
+  return {
+    kind: "file",
+    keep: {},
+    ask: async (verb, args) => verbs[verb](args),
+    /** Whether a map of the two tensors can be had: only from a whole matrix. */
+    maps: ({ target, source }) => (run.maps ?? []).some((one) => !one.rows && same(one, { target: { name: target }, source: { name: source } })),
+  };
+}
+
+const sameIndex = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);

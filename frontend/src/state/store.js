@@ -1,0 +1,214 @@
+// What the page knows, and the only place from which the host is asked.
+import { batch, computed, signal } from "@preact/signals";
+import { decode, summary } from "../data/array.js";
+import { countOf, fits, sizeOf } from "../data/index.js";
+import { Lost, Refused } from "../hosts/live.js";
+
+const open = (array) => (array == null ? null : array.base64 === undefined ? array : decode(array));
+
+/** A reply with its arrays opened and counted, so that nothing is computed while the pointer moves. */
+function opened(reply) {
+  const data = open(reply.data);
+  const block = reply.block ? open(reply.block.data ?? reply.block) : null;
+  const facts = data ? summary(data.data) : { low: 0, high: 0, size: 0, zeros: 0, nonfinite: 0 };
+  return { ...reply, ...facts, values: data?.data ?? null, block: block && { shape: reply.block.shape, data: block.data, ...summary(block.data) } };
+}
+
+const linesOf = (error) =>
+  error instanceof Refused ? error.lines : { what: "the page met an error of its own", stands: String(error?.message ?? error), write: "" };
+
+export function createStore(host, trail) {
+  const store = {
+    host,
+    trail,
+    hello: signal(null),
+    graph: signal(null),
+    view: signal(null),
+    tensors: { target: signal(null), source: signal(null) },
+    answer: signal(null),
+    sizes: signal(null),
+    findings: signal([]),
+    progress: signal(null),
+    trouble: signal(null),
+    lost: signal(false),
+    said: signal(""),
+    steps: signal(0), // changes with every step of the trail, whose own state is the browser's
+  };
+  store.over = computed(() => overOf(store.answer.value, store.view.value));
+  const asker = askerOf(store);
+  store.cancel = asker.cancel;
+  store.open = asker.open;
+  store.show = asker.show;
+  trail.moved = (view) => asker.show(view, { silent: true });
+  return store;
+}
+
+/** Which of the two tensors the answer lies over. */
+function overOf(answer, view) {
+  if (!answer || answer.kind === "map") return null;
+  return answer.over ?? (view?.at === null && view?.from !== null ? "target" : "source");
+}
+
+function askerOf(store) {
+  const known = new Map(); // tensors by name: what was recorded does not change
+  let running = null;
+  let timer = 0;
+  let retry = 0;
+
+  async function tensor(name) {
+    if (!known.has(name)) {
+      const reply = await store.host.ask("tensor", { name });
+      const data = open(reply.data)?.data ?? null;
+      known.set(name, { ...reply, values: data, ...(data ? summary(data) : { low: 0, high: 0, zeros: 0, nonfinite: 0 }) });
+    }
+    return known.get(name);
+  }
+
+  async function run(view, how) {
+    running?.abort();
+    const mine = (running = new AbortController());
+    const options = { signal: mine.signal, onProgress: (progress) => mine === running && (store.progress.value = progress) };
+    const late = setTimeout(() => mine === running && (store.progress.value ??= { doing: "computing", share: null, left_s: null }), 200);
+    try {
+      const [target, source] = await Promise.all([tensor(view.target), tensor(view.source)]);
+      if (mine !== running) return;
+      view = settled(view, target, source);
+      batch(() => {
+        store.view.value = view;
+        store.tensors.target.value = target;
+        store.tensors.source.value = source;
+        store.trouble.value = null;
+      });
+      if (!how.silent) store.trail.push(view, { replace: how.replace });
+      store.steps.value++;
+      await derivative(store, view, options);
+    } catch (error) {
+      if (mine === running && error.name !== "AbortError") failed(error, view);
+    } finally {
+      clearTimeout(late);
+      if (mine === running) store.progress.value = null;
+    }
+  }
+
+  function failed(error, view) {
+    if (error instanceof Lost) return lost(view);
+    batch(() => {
+      store.answer.value = null;
+      store.trouble.value = linesOf(error);
+      store.said.value = linesOf(error).what;
+    });
+  }
+
+  function lost(view) {
+    store.lost.value = true;
+    clearTimeout(retry);
+    retry = setTimeout(async () => {
+      try {
+        await store.host.ask("hello", {});
+        known.clear();
+        store.lost.value = false;
+        store.said.value = "connected again";
+        await begin(view);
+      } catch (error) {
+        if (error instanceof Lost) lost(view);
+        else {
+          store.lost.value = false;
+          failed(error, view);
+        }
+      }
+    }, 700);
+  }
+
+  /** Ask what there is, then show what the address says or the host proposes. */
+  async function begin(view) {
+    try {
+      const [hello, graph] = await Promise.all([store.host.ask("hello", {}), store.host.ask("graph", {})]);
+      batch(() => {
+        store.hello.value = hello;
+        store.graph.value = graph;
+      });
+      await show(view ?? store.trail.start() ?? proposed(hello), { replace: true });
+    } catch (error) {
+      failed(error, view);
+    }
+  }
+
+  function show(view, how = {}) {
+    clearTimeout(timer);
+    store.view.value = view;
+    if (!how.keyboard) return run(view, how);
+    // Holding an arrow key moves at once and asks when it rests.
+    timer = setTimeout(() => run(view, how), 90);
+    return Promise.resolve();
+  }
+
+  return {
+    open: () => begin(null),
+    show,
+    cancel() {
+      running?.abort();
+      running = null;
+      store.progress.value = null;
+      store.said.value = "cancelled";
+    },
+  };
+}
+
+const proposed = (hello) => ({ target: hello.default.target, at: hello.default.index ?? null, source: hello.default.source, from: null, asks: null });
+
+/** A view made to fit: a scalar needs no click, and a link of another run may point outside. */
+function settled(view, target, source) {
+  let { at, from } = view;
+  if (!fits(at, target.shape)) at = null;
+  if (!fits(from, source.shape)) from = null;
+  if (at === null && from === null && !view.asks && sizeOf(target.shape) === 1) at = target.shape.map(() => 0);
+  return { ...view, at, from };
+}
+
+async function derivative(store, view, options) {
+  const ask = { target: { name: view.target, index: view.at }, source: { name: view.source, index: view.from }, reduce: null };
+  if (view.at === null && view.from === null && !view.asks) {
+    batch(() => ((store.answer.value = null), (store.sizes.value = null), (store.findings.value = [])));
+    return;
+  }
+  const keep = view.asks === "map" ? keptAxes(store) : null;
+  const reply = opened(await store.host.ask(keep ? "map" : "derivative", keep ? { ...ask, keep } : ask, options));
+  if (keep) reply.kind = "map";
+  if (options.signal.aborted) return;
+  batch(() => {
+    store.answer.value = reply;
+    store.findings.value = reply.finding ? [reply.finding] : [];
+    store.said.value = spoken(reply, store);
+  });
+  store.progress.value = null;
+  await evidence(store, view, reply, options);
+}
+
+/** The axes that a map keeps: tokens where there are some, otherwise the first that is longer than one. */
+function keptAxes(store) {
+  const axis = ({ axes, shape }) => axes?.tokens ?? Math.max(0, shape.findIndex((n) => n > 1));
+  return [axis(store.tensors.target.value), axis(store.tensors.source.value)];
+}
+
+/** What comes after the picture: gradient sizes along the path, and reasons where nothing arrived. */
+async function evidence(store, view, reply, options) {
+  const missing = reply.connected === false || (reply.values !== null && reply.zeros === reply.values.length);
+  const quiet = { signal: options.signal };
+  const [sizes, why] = await Promise.all([
+    view.at ? store.host.ask("sizes", { target: { name: view.target, index: view.at } }, quiet).catch(() => null) : null,
+    missing ? store.host.ask("why", { target: { name: view.target, index: view.at }, source: { name: view.source, index: view.from } }, quiet).catch(() => null) : null,
+  ]);
+  if (options.signal.aborted) return;
+  batch(() => {
+    store.sizes.value = sizes?.sizes ?? null;
+    if (why?.findings?.length) store.findings.value = why.findings;
+  });
+}
+
+function spoken(reply, store) {
+  const view = store.view.value;
+  if (reply.values === null) return reply.finding?.sentence ?? "no gradient";
+  const tensor = store.tensors[overOf(reply, view) ?? "source"].value;
+  const seen = `${reply.values.length - reply.zeros} of ${reply.values.length} entries are not zero`;
+  return `${reply.python ?? "answered"}: ${seen}, over ${tensor.name}${countOf(view.at, store.tensors.target.value.shape) > 1 && view.at ? ", summed over the region" : ""}`;
+}

@@ -1,4 +1,4 @@
-"""Build the page of the microscope: `python frontend/build.py`. Needs Python and pip; Node.js is used where it is, else installed by pip."""
+"""Build the page of the microscope: `python frontend/build.py`. Node.js is taken from the system, or else from pip."""
 
 from __future__ import annotations
 
@@ -46,4 +46,5 @@ if __name__ == "__main__":
     try:
         main()
     except (subprocess.CalledProcessError, OSError) as problem:
-        sys.exit(f"the page of the microscope could not be built\n  {problem}\n  needs Node.js {OLDEST} or newer with npm, or pip and npm's registry")
+        remedy = f"it needs Node.js {OLDEST} or newer with npm, or pip, and npm's registry"
+        sys.exit(f"the page of the microscope could not be built\n  {problem}\n  {remedy}")

@@ -162,3 +162,28 @@ def test_values_of_dead_tensors_are_not_kept_unless_asked_for():
         h = torch.ones(3) * 2
         del h
     assert t["h"].value.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_recordings_of_two_threads_may_end_in_any_order():
+    import threading
+
+    before = (torch.autograd.Function.__dict__["apply"], torch.nn.Parameter.__new__, torch.autograd._engine_run_backward)
+    began, leave, found = threading.Event(), threading.Event(), []
+
+    def elsewhere():
+        with wrt.record() as t:
+            began.set()
+            leave.wait(10)
+            h = torch.nn.Parameter(torch.ones(2)) * 2
+        found.append((t["h"].shape, h.shape))
+
+    with wrt.record() as t:
+        other = threading.Thread(target=elsewhere)
+        other.start()
+        began.wait(10)
+    leave.set()
+    other.join(10)
+    assert found == [((2,), (2,))]
+    assert "h" not in t.names
+    after = (torch.autograd.Function.__dict__["apply"], torch.nn.Parameter.__new__, torch.autograd._engine_run_backward)
+    assert after == before

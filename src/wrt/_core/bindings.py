@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 from wrt._core.where import Where, function_name, place
 from wrt.errors import UnknownName
@@ -49,6 +49,9 @@ class Binding:
         return f"Binding  {self.name} at {self.where}"
 
 
+Noted: TypeAlias = tuple[str, Any, CodeType, int]  # name, object, code, offset: a Binding in the making
+
+
 class Bindings:
     """Names in the order they were bound; `h`, `block.h` and `Net.forward.h` all find what was bound there.
 
@@ -57,13 +60,24 @@ class Bindings:
     argument is called `h` does not change what `h` means.
     """
 
-    __slots__ = ("_bound", "_filed", "_files", "add")
+    __slots__ = ("_filed", "_files", "_noted", "_read_so_far", "add", "note")
 
     def __init__(self) -> None:
-        self._bound: list[Binding] = []
-        self.add = self._bound.append  # a run binds thousands of names: nothing is faster than the list's own method
+        # A run binds thousands of names: nothing is faster than the list's own method, and a bare tuple (name, object,
+        # code, offset) is noted sooner than a Binding is made. Recording only appends, the first question reads.
+        self._noted: list[Binding | Noted] = []
+        self.add: Callable[[Binding], None] = self._noted.append
+        self.note: Callable[[Noted], None] = self._noted.append
+        self._read_so_far: list[Binding] = []
         self._files: dict[str, list[Binding]] = {}
-        self._filed = 0  # how many of `_bound` are in `_files`: recording only appends, the first question sorts
+        self._filed = 0  # how many of them are in `_files`
+
+    @property
+    def _bound(self) -> list[Binding]:
+        known = self._read_so_far
+        for sequence, row in enumerate(self._noted[len(known) :], start=len(known) + 1):
+            known.append(Binding(*row, sequence) if isinstance(row, tuple) else row)
+        return known
 
     def __getitem__(self, asked: str | tuple[str, int]) -> Binding:
         name, occurrence = asked if isinstance(asked, tuple) else self._read(asked)
@@ -105,7 +119,8 @@ class Bindings:
 
     def objects(self) -> list[Any]:
         """Everything that was ever given a name, once each."""
-        return list({id(binding.object): binding.object for binding in self._bound}.values())
+        named = [row[1] if isinstance(row, tuple) else row.object for row in self._noted]
+        return list({id(thing): thing for thing in named}.values())
 
     def of(self, thing: Any) -> tuple[Binding, ...]:
         """Every binding of one tensor, whatever its name."""
@@ -119,12 +134,13 @@ class Bindings:
         return numbered[1], int(numbered[2])
 
     def _file(self) -> None:
-        for binding in self._bound[self._filed :]:
+        bound = self._bound
+        for binding in bound[self._filed :]:
             for name in _names(binding):
                 found = self._files.setdefault(name, [])
                 if not found or found[-1].object is not binding.object:
                     found.append(binding)
-        self._filed = len(self._bound)
+        self._filed = len(bound)
 
     def _rows(self) -> dict[str, tuple[Binding, ...]]:
         self._file()

@@ -14,6 +14,7 @@ from wrt._core.peek import ITEMS, container_type
 from wrt._core.stores import Stores, stores_of
 
 Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
+Note: TypeAlias = Callable[[str, Any, CodeType, int], Reference]
 
 NEITHER: Final = 0
 TENSOR: Final = 1
@@ -23,14 +24,18 @@ CONTAINER: Final = 2
 class Observer:
     """Who wants to know, and what counts as a tensor: asked once per type.
 
-    Holds weak references alone: it keeps no tensor alive.
+    Holds weak references alone: it keeps no tensor alive. A listener that wants it quick gives `note`, which gets the
+    parts of a binding and returns a reference to the tensor.
     """
 
-    __slots__ = ("count", "functions", "is_tensor", "kinds", "last", "on_bind")
+    __slots__ = ("count", "functions", "is_tensor", "kinds", "last", "note", "on_bind")
 
-    def __init__(self, is_tensor: Callable[[Any], bool], on_bind: Callable[[Binding], object]) -> None:
+    def __init__(
+        self, is_tensor: Callable[[Any], bool], on_bind: Callable[[Binding], object], note: Note | None = None
+    ) -> None:
         self.is_tensor = is_tensor
         self.on_bind = on_bind
+        self.note = note
         self.count = 0
         self.kinds: dict[type, int] = {type(None): NEITHER}
         self.last: dict[str, object] = {}
@@ -54,6 +59,9 @@ class Observer:
 
     def report(self, label: str, tensor: Any, code: CodeType, offset: int) -> Reference:
         """Tell the listener; what comes back recognizes the tensor later."""
+        if self.note is not None:
+            noted = self.last[label] = self.note(label, tensor, code, offset)
+            return noted
         try:
             reference: Reference = weakref.ref(tensor)
         except TypeError:  # `refer` itself would be one call more, for every binding of a run
@@ -62,6 +70,14 @@ class Observer:
         self.count = count = self.count + 1
         self.on_bind(Binding(label, tensor, code, offset, count))
         return reference
+
+    def let_go(self) -> None:
+        """Nobody listens any more: frames may hold this until the next garbage collection, the listener may not."""
+        self.on_bind, self.note = _nobody, None
+
+
+def _nobody(binding: Binding) -> None:
+    pass
 
 
 class Function:

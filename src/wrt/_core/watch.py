@@ -7,13 +7,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from wrt._core.bindings import Binding
-from wrt._core.observer import Observer
+from wrt._core.observer import Note, Observer
 from wrt._core.watch_monitoring import MonitoringWatch, tool_is_free
 from wrt._core.watch_settrace import SettraceWatch
 
 
 class Watch(Protocol):
     """A way to learn what the running frames do."""
+
+    observer: Observer
 
     def start(self, frame: Any) -> None: ...
     def stop(self) -> None: ...
@@ -30,19 +32,26 @@ class Watcher:
     ['x', 'y']
     """
 
-    __slots__ = ("_is_tensor", "_on_bind", "_watches")
+    __slots__ = ("_is_tensor", "_note", "_on_bind", "_watches")
 
-    def __init__(self, is_tensor: Callable[[Any], bool], on_bind: Callable[[Binding], object]) -> None:
+    def __init__(
+        self, is_tensor: Callable[[Any], bool], on_bind: Callable[[Binding], object], note: Note | None = None
+    ) -> None:
         self._is_tensor = is_tensor
         self._on_bind = on_bind
+        self._note = note
         self._watches: list[Watch] = []
 
     def __enter__(self) -> Watcher:
-        observer = Observer(self._is_tensor, self._on_bind)
+        observer = Observer(self._is_tensor, self._on_bind, self._note)
         watch: Watch = MonitoringWatch(observer) if tool_is_free() else SettraceWatch(observer)
         watch.start(sys._getframe(1))
         self._watches.append(watch)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._watches.pop().stop()
+        watch = self._watches.pop()
+        try:
+            watch.stop()
+        finally:
+            watch.observer.let_go()

@@ -60,7 +60,10 @@ class SettraceWatch:
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
-        watched = user_files[code.co_filename] and code.co_name not in PROTOCOL
+        watched = user_files[code.co_filename]
+        if self.previous is None and not watched and self.open:
+            return None  # most calls are the library's own
+        watched = watched and code.co_name not in PROTOCOL
         if not self.open:
             return self._closed(frame, event, arg)
         if self.previous is None:
@@ -127,6 +130,11 @@ class _Local:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         if self.forward is not None:
             self._hand_on(frame, event, arg)
+        elif event == "line" and self.watch.open:
+            crowded = self.names.entered(frame, frame.f_lineno)
+            if crowded is not self.by_instruction:
+                self._by_instruction(frame, crowded)
+            return self
         if not self.watch.open:
             self.give_back(frame)
             return self.forward

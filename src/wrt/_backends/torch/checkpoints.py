@@ -8,27 +8,25 @@ would run the user's code once more for every question.
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
+from wrt._backends.torch.standing import Undo, here, stands_in
 
-@contextmanager
-def kept_open() -> Iterator[None]:
-    """Let non-reentrant checkpoints of this thread keep their graph."""
+
+@stands_in
+def kept_open() -> Undo:
+    """Let non-reentrant checkpoints of recording threads keep their graph."""
     module: Any = sys.modules.get("torch.utils.checkpoint")
     original = getattr(module, "_checkpoint_hook", None)
     if original is None:
-        yield
-        return
-    thread = threading.get_ident()
+        return lambda: None
 
     def hook(*args: Any, **kwargs: Any) -> Any:
-        return nullcontext() if threading.get_ident() == thread else original(*args, **kwargs)
+        return original(*args, **kwargs) if here() is None else nullcontext()
+
+    def undo() -> None:
+        module._checkpoint_hook = original
 
     module._checkpoint_hook = hook
-    try:
-        yield
-    finally:
-        module._checkpoint_hook = original
+    return undo

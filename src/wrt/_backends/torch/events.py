@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -19,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.listen import Listener
+from wrt._backends.torch.standing import Undo, here, stands_in
 from wrt._backends.torch.twins import is_twin_source
 from wrt._core.evidence import Event
 from wrt._core.finding import Finding
@@ -109,84 +107,75 @@ def _freed(by: Event) -> RuntimeError:
     return error
 
 
-@contextmanager
-def followed(events: Events) -> Iterator[None]:
-    """Note what this thread does beside operations."""
-    thread = threading.get_ident()
-
-    def here() -> bool:
-        return threading.get_ident() == thread
-
-    with ExitStack() as stack:
-        stack.enter_context(_parameters(events, here))
-        stack.enter_context(_backwards(events, here))
-        stack.enter_context(_optimizers(events, here))
-        yield
-
-
-@contextmanager
-def _parameters(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+@stands_in
+def parameters() -> Undo:
+    """`nn.Parameter(t)` bypasses function modes."""
     original = torch.nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
         made = original(cls, data, *args, **kwargs)
-        if here() and isinstance(made, torch.Tensor):
-            events.wrapped(data, made, sys._getframe(1))
+        recording = here()
+        if recording is not None and isinstance(made, torch.Tensor):
+            recording.events.wrapped(data, made, sys._getframe(1))
         return made
 
-    torch.nn.Parameter.__new__ = new
-    try:
-        yield
-    finally:
+    def undo() -> None:
         torch.nn.Parameter.__new__ = original
 
+    torch.nn.Parameter.__new__ = new
+    return undo
 
-@contextmanager
-def _backwards(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+
+@stands_in
+def backwards() -> Undo:
     """Stand in front of the one call through which every backward of the user's goes."""
     original: Any = torch.autograd._engine_run_backward
 
     def run(roots: Any, seeds: Any, retain: Any, create: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
-        if not here() or _is_ours(frame):
+        recording = here()
+        if recording is None or _is_ours(frame):
             return original(roots, seeds, retain, create, inputs, *args, **kwargs)
         with torch._C.DisableTorchFunction():
-            events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
+            recording.events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
         return original(roots, seeds, True, create, inputs, *args, **kwargs)
 
-    torch.autograd._engine_run_backward = run
-    try:
-        yield
-    finally:
+    def undo() -> None:
         torch.autograd._engine_run_backward = original
 
+    torch.autograd._engine_run_backward = run
+    return undo
 
-@contextmanager
-def _optimizers(events: Events, here: Callable[[], bool]) -> Iterator[None]:
+
+@stands_in
+def optimizers() -> Undo:
+    """Optimizers that are built, stepped, or asked to reset gradients."""
     base = torch.optim.Optimizer
     init, zero = base.__init__, base.zero_grad
 
+    def note(optimizer: Any, kind: str, frame: FrameType) -> None:
+        recording = here()
+        if recording is not None:
+            recording.events.optimizer(optimizer, kind, frame)
+
     def built(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        if here():
-            events.optimizer(self, "optimizer", sys._getframe(1))
+        note(self, "optimizer", sys._getframe(1))
 
     def reset(self: Any, *args: Any, **kwargs: Any) -> None:
         zero(self, *args, **kwargs)
-        if here():
-            events.optimizer(self, "zero_grad", sys._getframe(1))
+        note(self, "zero_grad", sys._getframe(1))
 
     def stepped(self: Any, args: Any, kwargs: Any) -> None:
-        if here():
-            events.optimizer(self, "step", sys._getframe(1))
+        note(self, "step", sys._getframe(1))
+
+    def undo() -> None:
+        base.__init__, base.zero_grad = init, zero
+        handle.remove()
 
     base.__init__, base.zero_grad = built, reset
     handle = register_optimizer_step_post_hook(stepped)
-    try:
-        yield
-    finally:
-        base.__init__, base.zero_grad = init, zero
-        handle.remove()
+    return undo
 
 
 def _is_ours(frame: FrameType | None) -> bool:

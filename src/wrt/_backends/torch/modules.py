@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
+
+from wrt._backends.torch.standing import Undo, here, stands_in
 
 WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
@@ -19,6 +18,7 @@ class ModulePaths:
     """Names of modules below the outermost one that is called; wrappers leave no trace in a path."""
 
     def __init__(self) -> None:
+        self.inside: list[str] = []  # the modules that are being called, the outermost first
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
     def of(self, module: torch.nn.Module, *, outermost: bool) -> str:
@@ -60,36 +60,38 @@ def without_wrappers(path: str) -> str:
     return path.rstrip(".")
 
 
-@contextmanager
-def followed(
-    paths: ModulePaths, enter: Callable[[str], None], leave: Callable[[str, list[Any], list[Any]], None]
-) -> Iterator[None]:
-    """Call `enter(path)` and `leave(path, inputs, outputs)` around every module call of this thread."""
-    thread = threading.get_ident()
-    stack: list[str] = []
+@stands_in
+def called() -> Undo:
+    """Tell a recording before and after every module call of its thread."""
 
     def before(module: torch.nn.Module, args: Any) -> None:
-        if threading.get_ident() == thread:
-            stack.append(paths.of(module, outermost=not stack))
-            enter(stack[-1])
+        recording = here()
+        if recording is not None:
+            paths: ModulePaths = recording.paths
+            paths.inside.append(paths.of(module, outermost=not paths.inside))
+            recording.listener.module = paths.inside[-1]
 
     def after(module: torch.nn.Module, args: Any, output: Any) -> None:
-        if threading.get_ident() == thread and stack:
-            path = paths.of(module, outermost=len(stack) == 1)
-            while stack and stack.pop() != path:  # a module that raised never came back
+        recording = here()
+        if recording is not None and recording.paths.inside:
+            inside = recording.paths.inside
+            path = recording.paths.of(module, outermost=len(inside) == 1)
+            while inside and inside.pop() != path:  # a module that raised never came back
                 pass
-            leave(path, _tensors(args), _tensors(output))
-            enter(stack[-1] if stack else "")
+            if path:
+                recording.name_module(path, _tensors(args), _tensors(output))
+            recording.listener.module = inside[-1] if inside else ""
 
     handles = [
         torch_module.register_module_forward_pre_hook(before),
         torch_module.register_module_forward_hook(after),
     ]
-    try:
-        yield
-    finally:
+
+    def undo() -> None:
         for handle in handles:
             handle.remove()
+
+    return undo
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

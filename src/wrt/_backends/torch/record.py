@@ -4,100 +4,115 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import checkpoints, events, functions, modules
-from wrt._backends.torch.listen import Listener
+from wrt._backends.torch import checkpoints, functions, standing  # noqa: F401  (they register what stands in)
 from wrt._backends.torch.recording import TorchRecording, is_tensor
 from wrt._backends.torch.registry import RECORDINGS, keep_while_used, running
-from wrt._core.bindings import Binding
+from wrt._core.observer import Note, Reference
 from wrt._core.watch import Watcher
 from wrt._core.where import user_frame
 
 _COUNT = iter(range(1, 2**62))
 
 
-@contextmanager
-def recording(backend: Any, *, values: bool = False) -> Iterator[TorchRecording]:
+class recording:  # by hand: a generator and a stack of contexts would take as long as ten recorded operations
     """Record what the current thread does with torch tensors."""
-    record = TorchRecording(backend)
-    record.started = next(_COUNT)
-    record.thread = threading.get_ident()
-    outer = running()
-    if outer is not None:  # one listener a thread: an inner recording has names of its own and shares the rest
-        record.listener, record.paths, record.events = outer.listener, outer.paths, outer.events
-    listener = record.listener
-    keep_before = listener.keep
-    if values:
-        listener.keep = record.kept if keep_before is None else keep_before
-    record.kept = {} if listener.keep is None else listener.keep
-    RECORDINGS.add(record)
-    weakly = weakref.ref(record)  # the watcher outlives the block by a garbage collection; the recording must not
 
-    def bound(binding: Binding) -> None:
-        held = weakly()
-        if held is not None:
-            binding.object = held.listener.stand_in(binding.object)  # names keep no tensor alive
-            held.bound_names.add(binding)
+    __slots__ = ("_keep_before", "_listens", "_outer", "_record", "_stance", "_watcher")
 
-    with ExitStack() as stack:
-        if outer is None:
-            _listen(stack, record)
-        watched_before = sys.gettrace()
-        stack.enter_context(Watcher(is_tensor, bound))
-        if outer is None:
-            listener.tracer = sys.gettrace() if watched_before is None else None
-        record.running = True
+    def __init__(self, backend: Any, *, values: bool = False) -> None:
+        record = TorchRecording(backend)
+        self._record: TorchRecording | None = record
+        record.started = next(_COUNT)
+        record.thread = threading.get_ident()
+        outer = running()
+        self._outer = outer
+        if outer is not None:  # one listener a thread: an inner recording has names of its own and shares the rest
+            record.listener, record.paths, record.events = outer.listener, outer.paths, outer.events
+        listener = record.listener
+        self._keep_before = listener.keep
+        if values:
+            listener.keep = record.kept if self._keep_before is None else self._keep_before
+        record.kept = {} if listener.keep is None else listener.keep
+        self._stance: Any = None
+        self._listens = False
+        self._watcher = Watcher(is_tensor, record.bound_names.add, _noting(record))
+
+    def __enter__(self) -> TorchRecording:
+        record = self._record
+        assert record is not None
+        RECORDINGS.add(record)
         try:
-            yield record
-        finally:
-            record.running = False
-            listener.keep = keep_before
+            if self._outer is None:
+                self._listen(record)
+            watched_before = sys.gettrace()
+            self._watcher.__enter__()
+            if self._outer is None:
+                record.listener.tracer = sys.gettrace() if watched_before is None else None
+        except BaseException:
+            self._deafen(record)
+            raise
+        record.running = True
+        return record
+
+    def __exit__(self, *raised: object) -> None:
+        record, self._record = self._record, None  # whoever holds this context must not hold the recording
+        assert record is not None
+        record.running = False
+        try:
+            record.listener.keep = self._keep_before
             record.name_what_was_there(user_frame(sys._getframe(1)))
-            if outer is None:
-                listener.let_go()
+            if self._outer is None:
+                record.listener.let_go()
             keep_while_used(record)
+        finally:
+            try:
+                self._watcher.__exit__(*raised)
+            finally:
+                self._deafen(record)
 
+    def _listen(self, record: TorchRecording) -> None:
+        """Put everything in place that notes what happens."""
+        if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
+            stance: Any = torch.compiler.set_stance("force_eager")
+            stance.__enter__()
+            self._stance = stance
+        standing.begin(record)
+        record.listener.__enter__()
+        self._listens = True
 
-def _listen(stack: ExitStack, record: TorchRecording) -> None:
-    """Put everything in place that notes what happens; the stack takes it away again."""
-    listener = record.listener
-    if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-    stack.enter_context(modules.followed(record.paths, _enter(listener), _leave(record)))
-    stack.enter_context(functions.followed(listener))
-    stack.enter_context(events.followed(record.events))
-    stack.enter_context(checkpoints.kept_open())
-    stack.enter_context(listener)
-
-
-def _enter(listener: Listener) -> Callable[[str], None]:
-    def enter(path: str) -> None:
-        listener.module = path
-
-    return enter
-
-
-def _leave(record: TorchRecording) -> Callable[[str, list[Tensor], list[Tensor]], None]:
-    """Names for what a module took and gave: `conv1`, `conv1.input`."""
-
-    def leave(path: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        if not path:
+    def _deafen(self, record: TorchRecording) -> None:
+        if self._outer is not None:
             return
-        with torch._C.DisableTorchFunction():
-            for k, tensor in enumerate(inputs):
-                record.name(f"{path}.input" if len(inputs) == 1 else f"{path}.input[{k}]", tensor)
-            for k, tensor in enumerate(outputs):
-                record.name(path if len(outputs) == 1 else f"{path}[{k}]", tensor)
+        try:
+            if self._listens:
+                record.listener.__exit__(None, None, None)
+        finally:
+            standing.end(record)
+            if self._stance is not None:
+                self._stance.__exit__(None, None, None)
 
-    return leave
+
+def _noting(record: TorchRecording) -> Note:
+    """What the watcher calls for every name: bare notes, and an entry in the tensor's place, which keeps none alive."""
+    note, listener = record.bound_names.note, record.listener
+    entries = listener.entries
+
+    def bound(name: str, tensor: Any, code: CodeType, offset: int) -> Reference:
+        entry = entries.get(id(tensor))
+        if entry is None or entry() is not tensor or listener.written:
+            entry = listener.stand_in(tensor)
+        note((name, entry, code, offset))
+        return entry
+
+    return bound
 
 
 def as_values(record: TorchRecording, tree: Any) -> Any:

@@ -75,6 +75,14 @@ class TorchRecording(LiveRecord):
         """Bind a name that no variable has: a module path, a tap."""
         self.bound_names.add(self._binding(name, self.listener.entry(tensor), spot(frame or sys._getframe(1))))
 
+    def name_module(self, path: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """Names for what a module took and gave: `conv1`, `conv1.input`."""
+        with torch._C.DisableTorchFunction():
+            for k, tensor in enumerate(inputs):
+                self.name(f"{path}.input" if len(inputs) == 1 else f"{path}.input[{k}]", tensor)
+            for k, tensor in enumerate(outputs):
+                self.name(path if len(outputs) == 1 else f"{path}[{k}]", tensor)
+
     def _binding(self, name: str, entry: Entry, at: Spot | None) -> Binding:
         return Binding(name, entry, *(at or (_NOWHERE, 0)), len(self.listener.operations))
 

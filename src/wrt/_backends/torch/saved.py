@@ -115,7 +115,8 @@ class Saved:
             if node is None or node in self._seen:
                 continue
             self._seen.add(node)
-            for name in _raw_names(type(node)):
+            kind: type = type(node)
+            for name in _raw_names(kind):
                 self._box_raw(getattr(node, name))
             waiting.extend(upstream for upstream, _ in node.next_functions)
 
@@ -144,7 +145,7 @@ class Saved:
 
 
 @cache
-def _raw_names(kind: Any) -> tuple[str, ...]:
+def _raw_names(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
 
 

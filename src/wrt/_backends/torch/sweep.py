@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, spared
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
@@ -41,6 +41,7 @@ class TorchLinear:
         self._seed: Tensor | None = None
         self.set_up = False
         self._pulled: list[Tensor | None] = []
+        self._weights: spared.Weights | None = None
 
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
         with compat.Undisturbed():
@@ -100,9 +101,7 @@ class TorchLinear:
                 if columns[0].shape[0] == 1:
                     return one(*(t[0] for t in columns)).unsqueeze(0).detach()
                 if rung == DOUBLE_BACKWARD:
-                    (pushed,) = compat.batched(lambda *each: (one(*each),), *columns)
-                    assert pushed is not None
-                    return pushed.detach()
+                    return spared.push(one, columns, self._weights).detach()
                 return torch.stack([one(*each) for each in zip(*columns, strict=True)]).detach()
             except CannotBatch:
                 raise
@@ -133,6 +132,7 @@ class TorchLinear:
                 if g.grad_fn is not None and any(map(compat.refuses_double_backward, compat.reachable(g.grad_fn))):
                     raise CannotBatch("a backward on the path is marked once_differentiable")
             self._seed, self._pulled = seed, list(pulled)
+            self._weights = spared.weights_of(pulled)
         return self._seed, self._pulled
 
     def pull_traceable(self, seeds: Tensor) -> list[Value | None]:

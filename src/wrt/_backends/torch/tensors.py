@@ -130,7 +130,7 @@ def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
         if kind is Tensor:
             found.append(arg)
         elif kind is list or kind is tuple:
-            found.extend([item for item in arg if isinstance(item, Tensor)])
+            _listed(arg, found)
         elif isinstance(arg, Tensor):
             found.append(arg)
     if kwargs:
@@ -138,8 +138,17 @@ def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
             if isinstance(arg, Tensor):
                 found.append(arg)
             elif type(arg) is list or type(arg) is tuple:
-                found.extend(item for item in arg if isinstance(item, Tensor))
+                _listed(arg, found)
     return found
+
+
+def _listed(items: list[Any] | tuple[Any, ...], found: list[Tensor]) -> None:
+    """`torch.tensor([[a, 0], [0, b]])` takes tensors out of lists in lists."""
+    for item in items:
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif type(item) is list or type(item) is tuple:
+            _listed(item, found)
 
 
 def swapped(arg: Any, twins: dict[int, Tensor]) -> Any:

@@ -33,6 +33,11 @@ def unpacked(kind: str, dtype: str, numbers: npt.NDArray[Any], device: str | Non
     return plain.requires_grad_(kind == "leaf")
 
 
+def from_numpy(array: npt.NDArray[Any]) -> Any:
+    """A tensor with the numbers and the dtype of an array, on the default device."""
+    return torch.from_numpy(np.array(array))
+
+
 def devices() -> list[str]:
     """The accelerators of this process."""
     return [f"cuda:{k}" for k in range(torch.cuda.device_count())] if torch.cuda.is_available() else []

@@ -204,3 +204,26 @@ def second_order():
         slope = inner.gradient(y, x)
     outer.gradient(slope, x)
     return slope, x
+
+
+@show("host_callback")
+def a_variable_given_to_a_host_function():
+    a = tf.Variable([1.0, 4.0, 3.0])
+    with tf.GradientTape():
+        s = tf.numpy_function(lambda v: v * 2, [a], tf.float32)  # <-
+        return tf.reduce_sum(s), a
+
+
+@show("parameter_wrap")
+def a_variable_made_of_a_result():
+    a = tf.Variable([1.0, 2.0])
+    with tf.GradientTape():
+        b = tf.Variable(a * 2)  # <-
+        return tf.reduce_sum(b * b), a
+
+
+@show("not_indexed", at=2)
+def a_slice_of_a_variable():
+    a = tf.Variable([1.0, 4.0, 3.0])
+    with tf.GradientTape():
+        return tf.reduce_sum(a[:2] ** 2), a  # <-

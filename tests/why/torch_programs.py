@@ -959,3 +959,49 @@ def a_clone_written_in_place():
     h = x.clone()
     h[1] = 3.0
     return h.pow(2).sum(), x
+
+
+# ---------------------------------------------------------------- further shapes
+
+
+@show("retensor")
+def tensors_in_lists_of_lists():
+    a = torch.tensor(2.0, requires_grad=True)
+    b = a * 3
+    return torch.linalg.det(torch.tensor([[b, 1.0], [0.0, b]])), a  # <-
+
+
+@show("sample_no_reparam")
+def a_sample_with_a_backward_of_zeros():
+    logits = torch.zeros(4, requires_grad=True)
+    kept = torch.bernoulli(logits.sigmoid())  # <-
+    return (kept * torch.arange(4.0)).sum(), logits
+
+
+@show("masked_softmax_row")
+def a_masked_row_whose_gradient_is_finite():
+    scores, keep = leaf(3, 3), torch.tensor([[1, 1, 0], [0, 0, 0], [1, 1, 1]]).bool()
+    hidden = scores.masked_fill(~keep, float("-inf"))
+    return torch.softmax(hidden, -1).sum(), scores  # <-
+
+
+@show("exploding_product")
+def growth_beyond_the_type():
+    w = torch.eye(4) * 12.0
+    h = x = torch.ones(4, requires_grad=True)
+    for _ in range(40):
+        h = w @ h  # <-
+    return h.sum(), x
+
+
+@show("optimizer_wrong_params")
+def an_optimizer_of_half_the_model():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    optimizer = torch.optim.Adam(net[0].parameters())  # <-
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = net(torch.ones(1, 2)).sum()
+        loss.backward()
+        optimizer.step()
+    return loss, net[1].weight

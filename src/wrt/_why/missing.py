@@ -86,6 +86,8 @@ def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     if slug in ("detach", "dot_data", "stop_gradient"):
         slug = "numpy_roundtrip" if _to_numpy(question, stop) else slug
         return ("detached_hidden_state" if _recurrent(question, stop) else slug), node
+    if slug == "state_assign" and _first_value(question, node):
+        slug = "parameter_wrap"
     if slug:
         return slug, node
     via, off = evidence.via(node), evidence.off(node)
@@ -98,6 +100,12 @@ def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     if not _is_float(dtype):
         return ("comparison" if dtype == "bool" else "integer_output"), node
     return ("custom_backward_none" if node.gradient == "custom" else "no_derivative"), node
+
+
+def _first_value(question: Question, node: Node) -> bool:
+    """`tf.Variable(result)`: the assignment that made the variable."""
+    maker = question.evidence.graph.producer(node.inputs[0]) if node.inputs else None
+    return maker is not None and key(maker.op) == key("VarHandleOp")
 
 
 def _copied(question: Question, stop: Stop) -> Node | None:

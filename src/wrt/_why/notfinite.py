@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from wrt._why.question import Question
 WHERE = ops("where SelectV2 Select select_n masked_fill select")
 GUARDS = ops("clamp clip clamp_min clamp_max add sub maximum minimum Maximum Minimum AddV2 ClipByValue max min neg Neg")
 NARROW = ("float16", "bfloat16", "half")
+HUGE = 1e8
+LONG = 8  # so many operations with numbers that large are a chain that grows, not one that broke
 
 
 def is_not_finite(question: Question) -> bool:
@@ -62,11 +64,24 @@ def _makes(question: Question, node: Node, value: int, arrives: Sequence[Numbers
     return any(not np.all(np.isfinite(g)) for g in mine)
 
 
-def _armed_at(question: Question, node: Node) -> Node:
+def value_not_finite(question: Question) -> list[Finding]:
+    """The gradient is finite, and y itself is NaN: a loss nobody can use, whatever its slope."""
+    maker = question.evidence.graph.producer(question.y)
+    if maker is None or not _is_nan(question, question.y):
+        return []
+    node = _armed_at(question, maker, _is_nan)
+    slug, _ = _own_cause(question, node)
+    words = f"{question.names[0]} is NaN: {node.op} made the first one, of numbers that were none"
+    table = by_operation("breaks")
+    known = key(node.op) in table or key(question.evidence.via(node)) in table
+    return [question.finding(slug, node, words, certain=known)]
+
+
+def _armed_at(question: Question, node: Node, bad: Callable[[Question, int], bool] | None = None) -> Node:
     """Where a number that is not finite came from, if the operation was given one already."""
     graph, seen = question.evidence.graph, {node.id}
     while True:
-        makers = [graph.producer(k) for k in node.inputs if _is_bad(question, k)]
+        makers = [graph.producer(k) for k in node.inputs if (bad or _is_bad)(question, k)]
         earlier = [m for m in makers if m is not None and m.id not in seen]
         if not earlier:
             return node
@@ -77,6 +92,11 @@ def _armed_at(question: Question, node: Node) -> Node:
 def _is_bad(question: Question, tensor: int) -> bool:
     numbers = question.evidence.value(tensor)
     return numbers is not None and not bool(np.all(np.isfinite(numbers)))
+
+
+def _is_nan(question: Question, tensor: int) -> bool:
+    numbers = question.evidence.value(tensor)
+    return numbers is not None and bool(np.any(np.isnan(numbers)))
 
 
 def _born(question: Question, node: Node) -> Finding:
@@ -97,7 +117,25 @@ def _born(question: Question, node: Node) -> Finding:
         words = f"the numbers around {node.op} leave the range of {dtype}, or a guard before it does nothing in it: {words}"
         return question.finding("low_precision", node, words, certain=guard is not None, also=(slug,))
     table = by_operation("breaks")
-    return question.finding(slug, node, words, certain=key(node.op) in table or key(evidence.via(node)) in table)
+    known = key(node.op) in table or key(evidence.via(node)) in table
+    grown = None if known else _grown(question, node)
+    if grown is not None:
+        words = f"the numbers grow on the way to {grown:.0e} and beyond what {dtype} holds"
+        return question.finding("exploding_product", node, words, certain=True)
+    return question.finding(slug, node, words, certain=known)
+
+
+def _grown(question: Question, node: Node) -> float | None:
+    """How large the cotangents had become, where they grew over many operations before they left the type."""
+    sizes = [
+        float(np.max(np.abs(c)))
+        for later in question.route.path
+        for k in later.outputs
+        if (c := question.cotangents.get(k)) is not None and c.size and np.all(np.isfinite(c))
+    ]
+    start = float(np.max(np.abs(question.seed))) if question.seed.size else 1.0
+    steps = [s for s in sizes if s > HUGE * max(start, 1.0)]
+    return max(steps) if len(steps) >= LONG else None
 
 
 def _own_cause(question: Question, node: Node) -> tuple[str, str]:

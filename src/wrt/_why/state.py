@@ -24,9 +24,9 @@ def state(question: Question) -> Iterator[Finding]:
     mine = [e for e in question.evidence.events if e.kind == "backward" and e.words[:1] == ("adds",)]
     if not mine:
         return
+    yield from _optimizer(question, mine)  # first: what no optimizer holds, none sets back either
     yield from _accumulated(question, mine)
     yield from _not_kept(question, mine)
-    yield from _optimizer(question, mine)
     yield from _sign(question)
     yield from _freed(question)
 

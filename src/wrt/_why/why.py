@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wrt._core.finding import Finding, Findings
 from wrt._why.missing import missing
-from wrt._why.notfinite import is_not_finite, not_finite
+from wrt._why.notfinite import is_not_finite, not_finite, value_not_finite
 from wrt._why.question import Question
 from wrt._why.size import size
 from wrt._why.state import state
@@ -40,7 +40,9 @@ def _examine(question: Question) -> list[Finding]:
     structural = list(wrong(question))
     if is_zero(question):
         return [f for f in structural if f.cause == "hook" and f.certain] + zero(question)
-    return structural + list(state(question)) if structural else list(state(question)) or size(question)
+    if structural:
+        return structural + list(state(question))
+    return value_not_finite(question) or list(state(question)) or size(question)
 
 
 def _distinct(found: list[Finding]) -> list[Finding]:

@@ -31,6 +31,7 @@ ELEMENTWISE = ops(
     "Mul AddV2 Sub RealDiv Neg Exp Log Tanh Sigmoid Relu Pow Sqrt Square view reshape transpose getitem softplus gelu silu"
 )
 PASSIVE = frozenset(["alias", "view", "reshape", "contiguous", "clone", "expand", "broadcasttensors"])
+READS = ops("ReadVariableOp Identity")  # what comes out is what went in, element by element
 
 
 @dataclass(slots=True)
@@ -170,7 +171,7 @@ def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask:
                 continue
             cotangent = question.cotangents.get(output)
             shift = None if moved is None else moved[k]
-            moves: Mask | None = None if shift is None else np.asarray(shift != 0)
+            moves: Mask | None = (mask if key(node.op) in READS else None) if shift is None else np.asarray(shift != 0)
             support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
             if cotangent is None or not cotangent[support].any():
                 _walk(question, walk, output, support)

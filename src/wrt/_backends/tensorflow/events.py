@@ -104,7 +104,8 @@ def _custom(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
 
 def _host(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
     def note(inputs: Any, outputs: Any) -> None:
-        given = tuple(t for t in tf.nest.flatten(inputs) if isinstance(t, compat.EagerTensor))
+        read = (t.handle if isinstance(t, tf.Variable) else t for t in tf.nest.flatten(inputs))
+        given = tuple(t for t in read if isinstance(t, compat.EagerTensor))
         made = tuple(t for t in tf.nest.flatten(outputs) if isinstance(t, compat.EagerTensor))
         notes.hosts.append(Host(count(), given, made, spot(sys._getframe(2))))
 

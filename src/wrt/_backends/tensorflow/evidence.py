@@ -30,6 +30,7 @@ WRAPPERS = frozenset(
     ["error_handler", "op_dispatch_handler", "binary_op_wrapper", "r_binary_op_wrapper", "new_func", "wrapper",
      "_read_variable_op", "__call__", "__add__", "run_op", "tf_method", "_run_op"]
 )  # fmt: skip
+HOST = "numpy_function"
 
 
 class TensorFlowEvidence:
@@ -81,7 +82,7 @@ class TensorFlowEvidence:
             known = self.graph.tensors
             given = tuple(k for t in item.inputs if (k := self.log.number(compat.number(t))) in known)
             made = tuple(k for t in item.outputs if (k := compat.number(t)) in known)
-            self._append(Node(number, "numpy_function", given, made, where, gradient="cut"), None, at)
+            self._append(Node(number, HOST, given, made, where, gradient="cut"), None, at)
         elif item.number in self.graph.tensors:
             self._append(Node(number, item.how, (item.number,), (), where, gradient="cut"), None, at)
 
@@ -138,8 +139,8 @@ class TensorFlowEvidence:
         if not tape.covers(at):
             return
         self._watched.update(number for when, number, _ in tape.watched if when <= at)
-        if node.op in compat.READS_VARIABLE and tape.watches_variables and self._trainable(node.inputs[0]):
-            self._watched.add(node.inputs[0])
+        if (node.op in compat.READS_VARIABLE or node.op == HOST) and tape.watches_variables:
+            self._watched.update(k for k in node.inputs if self._is_variable(k) and self._trainable(k))
         if not self._watched.isdisjoint(node.inputs) and node.gradient in ("yes", "custom"):
             self._watched.update(node.outputs)
 

@@ -148,10 +148,10 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
     if "weights" not in plan.kept:
         arrays, like, compression = ask.y.record.backend.arrays, ask.x.values[0], plan.compression
         rows = sum(compression.owners) if plan.way == "pull" else compression.along
-        weights = signs(ask.m)[0][rows]
+        weights = arrays.from_numpy(signs(ask.m)[0][rows], like)
         for mask in compression.owned:
-            weights = weights * mask
-        plan.kept["weights"] = arrays.from_numpy(weights, like)
+            weights = weights * arrays.from_numpy(mask, like)
+        plan.kept["weights"] = weights
         free = compression.free
         plan.kept["free"] = arrays.index(free, like) if len(free) else None
         if plan.way == "push":

@@ -25,7 +25,7 @@ _COUNT = iter(range(1, 2**62))
 class recording:  # by hand: a generator and a stack of contexts would take as long as ten recorded operations
     """Record what the current thread does with torch tensors."""
 
-    __slots__ = ("_keep_before", "_listens", "_outer", "_record", "_stance", "_watcher")
+    __slots__ = ("_keep_before", "_listens", "_outer", "_record", "_watcher")
 
     def __init__(self, backend: Any, *, values: bool = False) -> None:
         record = TorchRecording(backend)
@@ -41,7 +41,6 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         if values:
             listener.keep = record.kept if self._keep_before is None else self._keep_before
         record.kept = {} if listener.keep is None else listener.keep
-        self._stance: Any = None
         self._listens = False
         self._watcher = Watcher(is_tensor, record.bound_names.add, _noting(record))
 
@@ -80,10 +79,6 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
 
     def _listen(self, record: TorchRecording) -> None:
         """Put everything in place that notes what happens."""
-        if "torch._dynamo" in sys.modules:  # compiled code is one opaque node: run it eagerly
-            stance: Any = torch.compiler.set_stance("force_eager")
-            stance.__enter__()
-            self._stance = stance
         standing.begin(record)
         record.listener.__enter__()
         self._listens = True
@@ -96,8 +91,16 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
                 record.listener.__exit__(None, None, None)
         finally:
             standing.end(record)
-            if self._stance is not None:
-                self._stance.__exit__(None, None, None)
+
+
+@standing.stands_in
+def eager() -> standing.Undo:
+    """Compiled code is one opaque node: run it eagerly."""
+    if "torch._dynamo" not in sys.modules:
+        return lambda: None
+    stance: Any = torch.compiler.set_stance("force_eager")
+    stance.__enter__()
+    return lambda: stance.__exit__(None, None, None)
 
 
 def _noting(record: TorchRecording) -> Note:

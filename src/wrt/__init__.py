@@ -10,6 +10,10 @@ from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._run.options import options
 
 if TYPE_CHECKING:
+    from wrt._beyond.local import local_cluster
+    from wrt._beyond.map import map
+    from wrt._beyond.model import Model
+    from wrt._beyond.stored import Stored
     from wrt._core.finding import Finding, Findings
     from wrt._notation.joined import joined
     from wrt._notation.notebook import load_ipython_extension
@@ -24,13 +28,17 @@ _WHEN_ASKED = {
     "Finding": "_core.finding",
     "Findings": "_core.finding",
     "Flow": "_study.flow",
+    "Model": "_beyond.model",
     "Steered": "_study.steering",
+    "Stored": "_beyond.stored",
     "Watch": "_study.watching",
     "check": "_notation.why",
     "explain_cause": "_notation.why",
     "flow": "_study.flow",
     "joined": "_notation.joined",
     "load_ipython_extension": "_notation.notebook",
+    "local_cluster": "_beyond.local",
+    "map": "_beyond.map",
     "receptive_field": "_study.field",
     "steer": "_study.steering",
     "watch": "_study.watching",
@@ -46,7 +54,9 @@ __all__ = [
     "Findings",
     "Flow",
     "Handle",
+    "Model",
     "Steered",
+    "Stored",
     "Trace",
     "Watch",
     "check",
@@ -57,6 +67,8 @@ __all__ = [
     "joined",
     "load_graph",
     "load_ipython_extension",
+    "local_cluster",
+    "map",
     "options",
     "receptive_field",
     "record",

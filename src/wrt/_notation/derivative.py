@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape, split
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side, Value
+from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
 from wrt._notation.sides import columns_of, narrowed
@@ -347,6 +348,22 @@ class Derivative:
         if self.order > 1:  # what `_operator` pulled
             self._report.steps.append(Step("gradient, kept differentiable", "pull", "one by one", 1, 1))
         return self._report
+
+    # ---------------------------------------------------------------- larger than memory
+
+    def dask(self, chunks: Any = "auto") -> Any:
+        """A dask array of this shape; a block is computed when it is needed, where dask computes (see `wrt.Model`)."""
+        return beyond("dask_array")(self, chunks)
+
+    def to_zarr(
+        self, path: Any, *, chunks: Any = "auto", memory: int | None = None, layout: Literal["dense", "csr"] = "dense",
+        client: Any = "auto",
+    ) -> Any:  # fmt: skip
+        """Write it to disk block by block, within `memory` bytes, by the dask client of the program if there is one.
+
+        Run again, only missing blocks are computed. `layout="csr"` keeps the nonzeros alone.
+        """
+        return beyond("to_zarr")(self, path, chunks=chunks, memory=memory, layout=layout, client=client)
 
     # ---------------------------------------------------------------- what it costs, what it rests on
 

@@ -25,6 +25,11 @@ def unpacked(kind: str, dtype: str, numbers: npt.NDArray[Any], device: str | Non
     return jax.device_put(numbers, None if device is None else _device(device))
 
 
+def from_numpy(array: npt.NDArray[Any]) -> Any:
+    """A tensor with the numbers and the dtype of an array, on the default device."""
+    return jax.device_put(array)
+
+
 def devices() -> list[str]:
     """The accelerators of this process."""
     return [f"{one.platform}:{one.id}" for one in jax.local_devices() if one.platform != "cpu"]

@@ -31,6 +31,11 @@ def unpacked(kind: str, dtype: str, numbers: npt.NDArray[Any], device: str | Non
         return plain if kind == "tensor" else tf.Variable(plain, trainable=kind == "trainable")
 
 
+def from_numpy(array: npt.NDArray[Any]) -> Any:
+    """A tensor with the numbers and the dtype of an array, on the default device."""
+    return tf.convert_to_tensor(array)
+
+
 def devices() -> list[str]:
     """The accelerators of this process."""
     return [one.name.removeprefix("/physical_device:") for one in tf.config.list_physical_devices("GPU")]

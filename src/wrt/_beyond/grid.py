@@ -1,0 +1,111 @@
+"""How a Jacobian is cut into blocks: whole rows or whole columns, whichever are cheaper to sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from wrt._beyond.needs import needs
+from wrt._beyond.question import halves, numpy_dtype
+from wrt._beyond.solve import Region
+from wrt._core.index import Shape
+from wrt._notation.derivative import Derivative
+from wrt.errors import WrongShape
+
+TARGET = 2**26  # bytes of a block, where nobody says otherwise
+
+Chunks = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The blocks of a shape: their sizes along every axis, as dask writes them."""
+
+    shape: Shape
+    chunks: Chunks
+
+    @property
+    def counts(self) -> Shape:
+        return tuple(len(sizes) for sizes in self.chunks)
+
+    def __len__(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def largest(self) -> Shape:
+        """The shape of a full block."""
+        return tuple(max(sizes, default=0) for sizes in self.chunks)
+
+    def regions(self) -> Iterator[tuple[Shape, Region]]:
+        """Every block: its place in the grid, and the slices it is."""
+        edges = [[0, *_sums(sizes)] for sizes in self.chunks]
+        for place in product(*(range(count) for count in self.counts)):
+            yield place, tuple(slice(edges[k][i], edges[k][i + 1]) for k, i in enumerate(place))
+
+    @property
+    def regular(self) -> bool:
+        """Whether all blocks but the last of every axis have one size, as zarr wants it."""
+        return all(len(set(sizes[:-1])) <= 1 and (len(sizes) < 2 or sizes[-1] <= sizes[0]) for sizes in self.chunks)
+
+
+def _sums(sizes: tuple[int, ...]) -> list[int]:
+    total, found = 0, []
+    for size in sizes:
+        total += size
+        found.append(total)
+    return found
+
+
+def grid_of(derivative: Derivative, chunks: Any = "auto", target: int = TARGET) -> Grid:
+    """The blocks that were asked for; "auto" keeps the side whole along which a sweep returns everything at once."""
+    normalize = needs("dask.array.core", "J.dask() and J.to_zarr()").normalize_chunks
+    shape, dtype = derivative.shape, numpy_dtype(derivative)
+    if isinstance(chunks, str) and chunks == "auto":
+        chunks = _automatic(derivative, target, dtype.itemsize)
+    try:
+        found = normalize(chunks, shape=shape, limit=target, dtype=dtype)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise WrongShape(
+            f"chunks={chunks!r} do not fit a derivative of shape {shape}",
+            str(error).splitlines()[0],
+            f'give one size for each of its {len(shape)} axes, -1 for a whole axis, or "auto"',
+        ) from None
+    return Grid(shape, tuple(tuple(int(size) for size in sizes) for sizes in found))
+
+
+def _automatic(derivative: Derivative, target: int, item: int) -> tuple[int, ...]:
+    """Bands of rows where there are fewer of them than columns, else bands of columns; cut across where one is too long."""
+    y, x = halves(derivative)
+    m, n = math.prod(y), math.prod(x)
+    if m <= n or not _pushes(derivative):
+        rows = _band(y, target // max(1, n * item))
+        return rows + _band(x, target // max(1, math.prod(rows) * item))
+    columns = _band(x, target // max(1, m * item))
+    return _band(y, target // max(1, math.prod(columns) * item)) + columns
+
+
+def _pushes(derivative: Derivative) -> bool:
+    """Whether columns can be swept at all: otherwise every band of them would cost all rows."""
+    ask = derivative.ask
+    record = ask.y.record
+    if not all(map(record.has_history, (ask.y, *ask.x.values))):
+        return False
+    return bool(record.linear(ask.y, ask.x.values).push_rungs)
+
+
+def _band(shape: Shape, cells: int) -> tuple[int, ...]:
+    """The largest band of consecutive elements with at most so many of them: inner axes whole, outer ones cut.
+
+    >>> _band((10, 4, 5), 45)
+    (2, 4, 5)
+    """
+    sizes: list[int] = []
+    left = max(1, cells)
+    for length in reversed(shape):
+        size = max(1, min(length, left))
+        sizes.append(size)
+        left //= size
+    return tuple(reversed(sizes))

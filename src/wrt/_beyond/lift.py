@@ -1,0 +1,179 @@
+"""A question about one sample, answered for a whole batch in the passes of one.
+
+In a batch whose samples do not mix, the Jacobian is block-diagonal: one pull with a one at row k of every sample returns
+row k of every sample's own Jacobian. That they do not mix is not assumed: a pull with random signs for the samples
+proves it for every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._beyond.address import value_at
+from wrt._beyond.question import Question
+from wrt._core.ask import Ask
+from wrt._core.index import Elements
+from wrt._core.protocol import CannotBatch, random_signs
+from wrt._core.report import Report
+from wrt._core.value import Value
+from wrt._run.certify import verdict
+from wrt._run.execute import raise_unless_independent
+from wrt._run.sweeps import Sweeps
+from wrt.errors import WrongQuery, WrongShape
+
+Numbers = npt.NDArray[Any]
+SEED = 31
+SEEDS = 2**23  # numbers that the seeds of one sweep may take
+
+
+class Batched:
+    """A question, in the run of `count` samples at once. `x` may be without an axis of samples: a parameter."""
+
+    def __init__(self, question: Question, recording: Any, count: int) -> None:
+        y, x = value_at(recording, question.y), value_at(recording, question.x)
+        if y.shape != (count, *question.rows.of[1:]):
+            raise no_axis_of_samples(question.rows.of, y.shape, count)
+        self.question, self.count = question, count
+        self.shared = x.shape == question.columns.of and not (count == 1 and x.shape[:1] == (1,))
+        self.ask = Ask(y, Elements.all(y.shape), recording.side(x, Elements.all(x.shape)))
+        self.arrays = recording.backend.arrays
+        recording.ready(y, self.ask.x)
+        self.sweeps = Sweeps(self.ask, recording.linear(y, self.ask.x.values), Report())
+        self.rows, self.columns = question.rows.positions, question.columns.positions
+        can_push = bool(self.sweeps.linear.push_rungs) and not self.shared
+        self.by_rows = len(self.rows) <= len(self.columns) or not can_push
+
+    # ---------------------------------------------------------------- what is taken
+
+    def value(self) -> Numbers:
+        """(count, r, c): every sample's own block."""
+        found = np.concatenate([lines for _, lines in self._proven()], axis=0)  # (lines, count, across)
+        return found.transpose(1, 0, 2) if self.by_rows else found.transpose(1, 2, 0)
+
+    def norm(self) -> Numbers:
+        """(count,): the Frobenius norm of every sample's block, which is never stored."""
+        squares = np.zeros(self.count)
+        for _, lines in self._proven():
+            squares += (lines.real**2 + lines.imag**2 if lines.dtype.kind == "c" else lines * lines).sum(2).sum(0)
+        return np.sqrt(squares)
+
+    def diagonal(self) -> Numbers:
+        """(count, r): dy_i/dx_i of every sample."""
+        if len(self.rows) != len(self.columns):
+            raise WrongShape(
+                f"a Jacobian of {len(self.rows)} x {len(self.columns)} has no diagonal",
+                f"for one sample y has shape {self.question.rows.shape}, x has shape {self.question.columns.shape}",
+                "ask for elements of both sides that match",
+            )
+        kept = [lines[np.arange(len(at)), :, at] for at, lines in self._proven()]
+        return np.concatenate(kept, axis=0).T
+
+    # ---------------------------------------------------------------- rows or columns of all samples at once
+
+    def _proven(self) -> Iterator[tuple[Numbers, Numbers]]:
+        """(numbers of the lines, (lines, count, across)), and at the end the proof that samples do not mix."""
+        signs = random_signs(1, self.count, SEED)[0]
+        weights = random_signs(1, len(self.rows), SEED + 1)[0]
+        got = np.zeros((self.count, len(self.columns)))
+        size = np.zeros_like(got)
+        for at, lines in self._lines():
+            yield at, lines
+            if lines.dtype.kind == "c":
+                got = got.astype(complex)
+            if self.by_rows:
+                got += np.einsum("k,kbc->bc", weights[at], lines)
+                size += np.einsum("k,kbc->bc", np.abs(weights[at]), np.abs(lines))
+            else:
+                got[:, at] += np.einsum("r,kbr->bk", weights, lines)
+                size[:, at] += np.einsum("r,kbr->bk", np.abs(weights), np.abs(lines))
+        self._prove(signs, weights, got * signs[:, None], size * np.abs(signs)[:, None])
+
+    def _prove(self, signs: Numbers, weights: Numbers, got: Numbers, size: Numbers) -> None:
+        seed = np.zeros((self.count, self.ask.m // self.count))
+        np.add.at(seed.T, self.rows, weights[:, None] * signs)
+        arrays, like = self.arrays, self.ask.x.values[0]
+        pulled = self.sweeps.sweep(arrays.from_numpy(seed.reshape(1, -1), self.ask.y), "certificate", plain=True)
+        if pulled is None:
+            return
+        if self.shared:
+            got, size = got.sum(0, keepdims=True), size.sum(0, keepdims=True)
+        expected = arrays.numpy(pulled).reshape(len(got), -1)[:, self.columns]
+        held = verdict(self.ask, *(arrays.from_numpy(one, like) for one in (got, expected, size)))
+        if not held.passed and held.tolerance < np.inf:
+            raise mixed(f"a pull with random signs for the samples differs by {held.residual:.1e} of its size")
+
+    def _lines(self) -> Iterator[tuple[Numbers, Numbers]]:
+        try:
+            yield from self._swept()
+        except CannotBatch:
+            if self.by_rows:
+                raise
+            self.by_rows = True  # pushing is refused here: rows, whatever they cost
+            yield from self._swept()
+
+    def _swept(self) -> Iterator[tuple[Numbers, Numbers]]:
+        lines = self.rows if self.by_rows else self.columns
+        across = self.columns if self.by_rows else self.rows
+        whole = self.ask.m if self.by_rows else self.ask.n
+        piece = max(1, SEEDS // (whole * (self.count if self.shared else 1)))
+        for start in range(0, len(lines), piece):
+            at = np.arange(start, min(start + piece, len(lines)))
+            way = "pull" if self.by_rows else "push"
+            found = self.sweeps.sweep(self._seeds(lines[at], whole), "lines of all samples", way)  # type: ignore[arg-type]
+            if found is None:
+                raise_unless_independent(self.ask)
+                numbers = np.zeros((len(at), self.count, len(across)), self._dtype())
+            elif self.shared:
+                numbers = self.arrays.numpy(found).reshape(len(at), self.count, -1)[:, :, across]
+            else:
+                numbers = self._asked(self.arrays.numpy(found).reshape(len(at), self.count, -1), across)
+            yield at, numbers
+
+    @staticmethod
+    def _asked(numbers: Numbers, across: Numbers) -> Numbers:
+        everything = len(across) == numbers.shape[2] and bool((across == np.arange(len(across))).all())
+        return numbers if everything else numbers[:, :, across]
+
+    def _seeds(self, places: Numbers, whole: int) -> Any:
+        """A one at each place of every sample: together for a block of every sample, one by one for what they share."""
+        like = self.ask.y if self.by_rows else self.ask.x.values[0]
+        samples = np.arange(self.count) * (whole // self.count)
+        spots = places[:, None] + samples[None, :]  # (lines, count)
+        if self.shared:
+            count = spots.size
+            flat = np.arange(count) * whole + spots.reshape(-1)
+        else:
+            count = len(places)
+            flat = (np.arange(count)[:, None] * whole + spots).reshape(-1)
+        ones = self.arrays.from_numpy(np.ones(len(flat)), like)
+        return self.arrays.scatter((count, whole), self.arrays.index(flat, like), ones, like)
+
+    def _dtype(self) -> Any:
+        return self.arrays.numpy(self.arrays.zeros((0,), self.ask.x.values[0])).dtype
+
+
+def no_axis_of_samples(alone: tuple[int, ...], batched: tuple[int, ...], count: int) -> WrongShape:
+    """A sum or a mean over the batch cannot be told apart into samples."""
+    return WrongShape(
+        "y has no axis of samples",
+        f"its shape is {alone} for one sample and {batched} for {count}",
+        'ask for a value with one entry for each sample (a loss with reduction="none"), or write batch=1',
+    )
+
+
+def mixed(words: str) -> WrongQuery:
+    """An answer for one sample would depend on the others of its batch."""
+    return WrongQuery(
+        "the samples of a batch are not independent of each other",
+        words,
+        "put the model in evaluation mode (batch normalization, dropout), or write batch=1",
+    )
+
+
+def is_per_sample(value: Value, alone: tuple[int, ...], count: int) -> bool:
+    """Whether a Value of the batch is `count` times the Value of one sample, along its first axis."""
+    return bool(alone) and alone[0] == 1 and value.shape == (count, *alone[1:])

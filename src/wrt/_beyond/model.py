@@ -1,0 +1,161 @@
+"""`wrt.Model`: a model as the recipe from which any process builds the same one. Never a live graph."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+
+from wrt._beyond.devices import device_here
+from wrt._beyond.pack import Packed, fingerprint, frameworks, leaves, pack, travel, unpack
+from wrt._notation.trace import Trace, trace
+from wrt.errors import CannotTravel, NotATensor
+
+LOCK = threading.RLock()
+"""One block at a time in one process: the planner, the tapes and the recorders are not meant for several threads."""
+
+COUNTS: Counter[str] = Counter()
+"""What this process did: runs `recorded`, `blocks` and `batches` computed."""
+
+_RUNS: OrderedDict[str, Trace] = OrderedDict()
+_MODELS: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
+KEPT = 2  # recorded runs that one process holds on to
+
+
+class Model:
+    """How to build a model, its state and its inputs: all that another process needs to record the same run.
+
+    `build(state)` returns the function or module that is called with `inputs`; without a state it is called as
+    `build()`. It may be an import path, `"package.module:function"`. Tensors in `state` and `inputs` travel as bytes.
+
+    >>> import torch
+    >>> def build(state):
+    ...     return lambda x: torch.tanh(state["weight"] @ x)
+    >>> model = Model(build, {"weight": torch.eye(3)}, torch.ones(3))
+    >>> t = model.trace()
+    >>> from wrt import d
+    >>> (d(t.output) / d(t.inputs[0])).shape
+    (3, 3)
+    """
+
+    def __init__(
+        self, build: Callable[..., Any] | str, state: Any = None, inputs: Any = (), *, device: str = "auto"
+    ) -> None:
+        self.build = _checked(build)
+        self.state = pack(state)
+        self.inputs = pack(inputs if isinstance(inputs, tuple) else (inputs,))
+        self.device = device
+        here = {one.framework for one in leaves((self.state, self.inputs)) if isinstance(one, Packed)}
+        self.settings = {name: travel(name).settings() for name in sorted(here or frameworks())}
+        self.token = fingerprint(self.build, self.state, self.inputs, device, self.settings)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that travel: to each worker once."""
+        found = (one for one in leaves((self.state, self.inputs)) if isinstance(one, Packed))
+        return sum(one.numbers.nbytes for one in found)
+
+    def trace(self) -> Trace:
+        """Run it once in this process, recorded; questions about this run can be asked anywhere."""
+        with LOCK:
+            known = _RUNS.get(self.token)
+            if known is None:
+                with self.settled() as device:
+                    known = trace(self.built(device), *unpack(self.inputs, device))
+                COUNTS["recorded"] += 1
+                _RUNS[self.token] = known
+                while len(_RUNS) > KEPT:
+                    _RUNS.popitem(last=False)
+            _RUNS.move_to_end(self.token)
+            _MODELS[known._one] = self
+            return known
+
+    @contextmanager
+    def settled(self) -> Iterator[str | None]:
+        """Inside, this process makes tensors as the sender's did; gives the device they are on."""
+        device = device_here(self.device, list(self.settings))
+        with ExitStack() as stack:
+            for name, chosen in self.settings.items():
+                stack.enter_context(travel(name).on(device, chosen))
+            yield device
+
+    def built(self, device: str | None) -> Callable[..., Any]:
+        """The function itself, made in this process."""
+        build = _imported(self.build) if isinstance(self.build, str) else self.build
+        made = build() if self.state is None else build(unpack(self.state, device))
+        if not callable(made):
+            raise NotATensor(
+                f"the builder returned a {type(made).__name__}",
+                "it has to return the function or module that is called with the inputs",
+                "def build(state): ...; return model",
+            )
+        result: Callable[..., Any] = made
+        return result
+
+    def __reduce__(self) -> Any:
+        cloudpickle = import_module("cloudpickle")  # comes with dask; a function of a script travels by value
+        return _again, (cloudpickle.dumps(self.build), self.state, self.inputs, self.device, self.settings, self.token)
+
+    def __repr__(self) -> str:
+        name = self.build if isinstance(self.build, str) else self.build.__qualname__
+        count = sum(isinstance(one, Packed) for one in leaves(self.state))
+        state = "no state" if self.state is None else f"a state of {count} tensors"
+        return f"Model  built by {name}, {state}, {len(self.inputs)} inputs"
+
+
+def _again(build: bytes, state: Any, inputs: Any, device: str, settings: Any, token: str) -> Model:
+    model = Model.__new__(Model)
+    model.build = import_module("cloudpickle").loads(build)
+    model.state, model.inputs, model.device, model.settings, model.token = state, inputs, device, settings, token
+    return model
+
+
+def model_of(recording: Any) -> Model | None:
+    """The model whose run this is; None for a run of live tensors."""
+    try:
+        return _MODELS.get(recording)
+    except TypeError:
+        return None
+
+
+def forget() -> None:
+    """Let the recorded runs of this process go."""
+    with LOCK:
+        _RUNS.clear()
+
+
+def _checked(build: Any) -> Any:
+    if isinstance(build, str):
+        if ":" not in build:
+            raise CannotTravel(
+                f"wrt.Model({build!r}, ...) is not an import path",
+                "a module and a function in it, with a colon between them",
+                'write wrt.Model("package.module:build", state, x)',
+            )
+        _imported(build)
+    elif not callable(build) or not hasattr(build, "__qualname__"):
+        raise CannotTravel(
+            f"wrt.Model of a {type(build).__name__}",
+            "a model travels as the function that builds it, never as an object that is alive here",
+            "write wrt.Model(build, model.state_dict(), x) with def build(state): ...; return model",
+        )
+    return build
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise CannotTravel(
+            f"the builder {path!r} is not found",
+            str(error),
+            "write a module that every worker can import, then a colon and the function in it",
+        ) from None
+    return found

@@ -1,0 +1,188 @@
+"""One block of a Jacobian, the same bits wherever and whenever it is computed.
+
+A block depends on the run, the question and the region alone, not on what the process did before: plans of earlier
+questions are put aside. What a structure or a narrow waist gives is computed once, and every block is read from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.ask import Ask
+from wrt._core.index import Elements, Shape
+from wrt._core.plan import Cut
+from wrt._core.protocol import Linear
+from wrt._core.report import Report
+from wrt._notation.derivative import Derivative
+from wrt._planner import warm
+from wrt._planner.choose import choose
+from wrt._planner.foresee import foresee
+from wrt._planner.strategies.structured import DENSE
+from wrt._run import execute, repair
+from wrt._run.complex import refuse_if_not_holomorphic
+from wrt._run.compressed import Passes
+from wrt._run.direct import sweep_direct
+from wrt._run.factored import Factors
+from wrt._run.options import current
+from wrt._run.planned import Planned, worth_planning
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Numbers = npt.NDArray[Any]
+Region: TypeAlias = tuple[slice, ...]
+"""A slice of every axis of the Jacobian: y's, then x's."""
+
+PER_ENTRY = 48  # bytes that finding and keeping one entry of a structure takes
+
+
+class Solver:
+    """One question of one recorded run; `budget` bytes may be kept to answer blocks faster."""
+
+    def __init__(self, asked: Derivative, budget: int) -> None:
+        self.asked = asked
+        self.budget = budget
+        self.report = Report()
+        self._linear: dict[tuple[int, ...], Linear] = {}
+        self._looked = False
+        self._rows: csr_array | None = None
+        self._factors: tuple[Any, Any] | None = None
+
+    @property
+    def how(self) -> str:
+        """In which way blocks are answered."""
+        self._look()
+        if self._rows is not None or self._factors is not None:
+            return f"{self.report.strategy}: {self.report.because}"
+        return "direct: a pull for each row of a block, or a push for each column"
+
+    def block(self, region: Region) -> Numbers:
+        """The numbers of a region, in its shape."""
+        self._look()
+        part = self.asked[region]
+        if self._rows is None and self._factors is None:
+            return self._swept(part).reshape(part.shape)
+        split = len(self.asked.rows.shape)
+        here = _flat(self.asked.rows.shape, region[:split])
+        there = _flat(self.asked.ask.x.shape, region[split:])
+        found = self._rows[here][:, there].toarray() if self._rows is not None else self._product(here, there)
+        return np.asarray(found).reshape(part.shape)
+
+    def _product(self, rows: Numbers | slice, columns: Numbers | slice) -> Numbers:
+        """(r, c) = (r, w) @ (w, c), where the factors live."""
+        assert self._factors is not None
+        last, first = self._factors
+        arrays = self.asked.ask.y.record.backend.arrays
+        return arrays.numpy(arrays.matmul(_some(arrays, last, rows, 0), _some(arrays, first, columns, 1)))
+
+    def csr(self) -> csr_array | None:
+        """All nonzeros, where a structure gives them without a dense block; otherwise None."""
+        self._look()
+        return self._rows
+
+    # ---------------------------------------------------------------- once for all blocks
+
+    def _look(self) -> None:
+        """Look for a structure or a waist that gives every block; nothing where it would not fit or not pay."""
+        if self._looked:
+            return
+        self._looked = True
+        ask = self.asked.ask
+        if not worth_planning(ask) or execute.is_identity(ask) or self._has_parts(ask):
+            return
+        with afresh():
+            if not self._fits(ask):
+                return
+            for some, linear in self._maps(ask):
+                found = Planned(some, linear, self.report).in_fewer_passes()
+                if found is not None and found.finite:
+                    self._keep(found)
+                    return
+
+    @staticmethod
+    def _has_parts(ask: Ask) -> bool:
+        return len(ask.x.parts) != 1 or ask.x.parts[0].into is not None
+
+    def _fits(self, ask: Ask) -> bool:
+        """Whether what planning would keep stays within the budget, judged by the graph and by a few rows."""
+        plan = foresee(ask).plan
+        item = ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+        if isinstance(plan, Cut):
+            return 2 * (ask.m + ask.n) * plan.width * item <= self.budget
+        if 2 * ask.m * ask.n * item <= self.budget:
+            return True
+        rows = np.linspace(0, ask.m - 1, 5).astype(np.int64)[1:-1]
+        few = Derivative(ask.y, Elements.at(ask.y.shape, ask.rows.positions[rows]), (ask.x,))
+        density = float((self._swept(few) != 0).mean())
+        return density > DENSE or density * ask.m * ask.n * PER_ENTRY <= self.budget
+
+    def _keep(self, found: Passes | Factors) -> None:
+        if isinstance(found, Passes):
+            self._rows = found.sparse()
+        else:
+            self._factors = found.last, found.first
+
+    # ---------------------------------------------------------------- block by block
+
+    def _maps(self, ask: Ask) -> Iterator[tuple[Ask, Linear]]:
+        """The linear map of x, then that of what x stands for if nothing leads to it; each is set up once."""
+        record = ask.y.record
+        record.ready(ask.y, ask.x)
+        for side in execute.meanings(ask.x):
+            if all(map(record.has_history, side.values)):
+                key = tuple(map(id, side.values))  # alive as long as the question is
+                if key not in self._linear:
+                    self._linear[key] = record.linear(ask.y, side.values)
+                yield ask if side is ask.x else replace(ask, x=side), self._linear[key]
+
+    def _swept(self, part: Derivative) -> Numbers:
+        """(r, c), by rows or columns of this block alone, proven by a plain pull."""
+        ask = part.ask
+        arrays = ask.y.record.backend.arrays
+        if execute.is_identity(ask) or ask.m == 0 or ask.n == 0:
+            return arrays.numpy(execute.answer(ask).array)
+        for some, linear in self._maps(ask):
+            report = Report()
+            plan = choose(some, can_push=bool(linear.push_rungs), way=current().way)
+            swept = sweep_direct(some, linear, plan, report, proof="plain")
+            if swept is not None:
+                refuse_if_not_holomorphic(some, linear, report)
+                array = swept.array
+                if not swept.finite:
+                    array = repair.non_finite(some, linear, array, swept.way, report)
+                return arrays.numpy(array)
+        execute.raise_unless_independent(ask)
+        return arrays.numpy(arrays.zeros((ask.m, ask.n), ask.x.values[0]))
+
+
+def _flat(shape: Shape, region: Region) -> Numbers | slice:
+    """Flat places of a region; a slice where they follow one another."""
+    places = Elements.all(shape).pick(region).positions if shape else np.zeros(1, np.int64)
+    if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
+def _some(arrays: Any, whole: Any, places: Numbers | slice, axis: int) -> Any:
+    if isinstance(places, slice):
+        return whole[places] if axis == 0 else whole[:, places]
+    return arrays.take(whole, places, axis)
+
+
+@contextmanager
+def afresh() -> Iterator[None]:
+    """Inside, no plan of an earlier question is known: it could answer with other bits."""
+    kept = warm.kept_plans()
+    warm.forget()
+    try:
+        yield
+    finally:
+        warm.forget()
+        for key, plan in kept.items():
+            warm.remember(key, plan)

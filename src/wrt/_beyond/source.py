@@ -1,0 +1,123 @@
+"""Where blocks come from: a model that travels, or a live graph that stays."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._beyond.model import COUNTS, LOCK, Model, model_of
+from wrt._beyond.pack import fingerprint
+from wrt._beyond.question import Question, plain
+from wrt._beyond.solve import Region, Solver
+from wrt._core.protocol import random_signs
+from wrt._notation.derivative import Derivative
+from wrt._run.options import current, options
+from wrt.errors import CannotTravel
+
+BUDGET = 2**29
+"""Bytes that a process keeps of a structure or of factors to answer blocks from; the same everywhere: it decides bits."""
+
+_SOLVERS: OrderedDict[Any, Solver] = OrderedDict()
+KEPT = 4
+SEED = 9
+
+
+class Recipe:
+    """A question about a model: plain data, the same in every process."""
+
+    def __init__(self, model: Model, question: Question) -> None:
+        self.model = model
+        self.question = question
+        self.token = fingerprint(model.token, *question.key[:4], repr(question.options))
+
+    @property
+    def identity(self) -> str:
+        """What an answer on disk is known by: the same for the same question in every process."""
+        return self.token
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Inside, this process computes as the sender's would, and nothing else of wrt's beyond runs."""
+        with LOCK, options(**_as_dict(self.question.options)), self.model.settled():
+            yield
+
+    def block(self, region: Region) -> npt.NDArray[Any]:
+        """The numbers of a region; the run is recorded when the first block of this process is asked for."""
+        with self.at_work():
+            COUNTS["blocks"] += 1
+            return self.solver().block(region)
+
+    def solver(self) -> Solver:
+        run = self.model.trace()
+        key = (self.token, id(run))
+        if key not in _SOLVERS:
+            _SOLVERS[key] = Solver(self.question.asked(run._one), BUDGET)
+            while len(_SOLVERS) > KEPT:
+                _SOLVERS.popitem(last=False)
+        return _SOLVERS[key]
+
+    def __str__(self) -> str:
+        return str(self.question)
+
+
+class Live:
+    """A question about tensors that are alive in this process: any thread of it may answer, no other process can."""
+
+    def __init__(self, derivative: Derivative) -> None:
+        self.options = current()
+        self.token = f"live-{id(derivative):x}-{np.random.default_rng().integers(2**62):x}"
+        self._asked = derivative
+        self._solver = Solver(derivative, BUDGET)
+
+    @property
+    def identity(self) -> str:
+        """One row of it, a random combination of all rows: tensors have no name that another process would know."""
+        with self.at_work():
+            arrays = self._asked._y.record.backend.arrays
+            weights = random_signs(1, self._asked.rows.size, SEED).reshape(self._asked.rows.shape)
+            return f"live-{fingerprint(self._asked.shape, arrays.numpy(weights @ self._asked))}"
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        with LOCK, options(**_as_dict(self.options)):
+            yield
+
+    def block(self, region: Region) -> npt.NDArray[Any]:
+        with self.at_work():
+            COUNTS["blocks"] += 1
+            return self._solver.block(region)
+
+    def solver(self) -> Solver:
+        return self._solver
+
+    def __reduce__(self) -> NoReturn:
+        raise cannot_travel()
+
+    def __str__(self) -> str:
+        return "a question about live tensors"
+
+
+Source = Recipe | Live
+
+
+def source_of(derivative: Derivative) -> Source:
+    """Where the blocks of a derivative come from."""
+    model = model_of(plain(derivative)._y.record)
+    return Live(derivative) if model is None else Recipe(model, Question.of(derivative))
+
+
+def cannot_travel() -> CannotTravel:
+    return CannotTravel(
+        "J.dask(): the graph of live tensors stays in this process",
+        "the workers are other processes, and a live graph cannot be sent",
+        "write t = wrt.Model(build, state, x).trace(), then (d(t.output) / d(t.inputs[0])).dask()",
+    )
+
+
+def _as_dict(chosen: Any) -> dict[str, Any]:
+    return {name: getattr(chosen, name) for name in type(chosen).__dataclass_fields__}

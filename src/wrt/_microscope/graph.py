@@ -9,21 +9,25 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node, Tensor
 from wrt._core.where import Where
 from wrt._microscope.naming import Names
+from wrt._notation.trace import Trace
+from wrt._why.cause import by_operation, causes, key
+from wrt._why.paths import SHAPE_ONLY
 
 FLOATS = ("float", "double", "half", "complex")
 
 
 class Drawn:
-    """Makes the reply to `graph`; `findings` are marked at the operations they blame."""
+    """Makes the reply to `graph`."""
 
-    def __init__(self, graph: Graph, names: Names, findings: tuple[Finding, ...], *, sources: bool) -> None:
+    def __init__(self, t: Trace, graph: Graph, names: Names, *, sources: bool) -> None:
+        self.t = t
         self.graph = graph
         self.names = names
         self.sources = sources
-        self._blamed = {(one.where.file, one.where.line): one for one in reversed(findings) if one.where is not None}
+        self._read = _variables_read(graph)
 
     def reply(self) -> dict[str, Any]:
-        nodes = [self._value(tensor) for tensor in self.graph.tensors.values()]
+        nodes = [self._value(tensor) for tensor in self.graph.tensors.values() if tensor.id not in self._read]
         nodes += [self._end(node) for node in self.graph if not node.outputs and node.gradient == "cut"]
         return {
             "nodes": nodes,
@@ -36,20 +40,22 @@ class Drawn:
         node = self.graph.producer(tensor.id)
         name = self.names.best(tensor.id)
         what = kind(self.graph, tensor, name, self.names)
+        shape, dtype = shape_and_dtype(self.t, tensor, name)
+        given = () if node is None else node.inputs
         return {
             "id": tensor.id,
             "name": name,
             "names": self.names.of(tensor.id),
-            "label": label(name) or (node.op if node is not None else "constant"),
+            "label": label(name, what) or (node.op if node is not None else "constant"),
             "op": "" if node is None else node.op,
             "kind": what,
-            "module": str(name) if what == "module-output" else self._module(node, name),
-            "shape": list(tensor.shape),
-            "dtype": tensor.dtype,
-            "inputs": [k for k in node.inputs if k != tensor.id] if node is not None else [],
-            "gradient": "yes" if node is None else node.gradient,
+            "module": self._module(node, name, what),
+            "shape": list(shape),
+            "dtype": dtype,
+            "inputs": list(dict.fromkeys(self._read.get(k, k) for k in given if k != tensor.id)),
+            "gradient": "yes" if node is None else gradient(node),
             "writes": node.write.k if node is not None and node.write is not None else 0,
-            "ask": name is not None and is_float(tensor.dtype),
+            "ask": name is not None and is_float(dtype),
             **self._place(node),
         }
 
@@ -65,37 +71,60 @@ class Drawn:
             "module": node.module,
             "shape": None,
             "dtype": "",
-            "inputs": list(node.inputs),
+            "inputs": [self._read.get(k, k) for k in node.inputs],
             "gradient": "cut",
             "writes": 0,
             "ask": False,
             **self._place(node),
         }
 
-    def _module(self, node: Node | None, name: str | None) -> str:
+    def _module(self, node: Node | None, name: str | None, what: str) -> str:
+        """A value lies in the module that made it, a parameter in the one that owns it, an input in none."""
+        if what == "module-output":
+            return str(name)
         if node is not None:
             return node.module
         owner = (name or "").rpartition(".")[0]
-        return owner if owner in self.names.modules else ""
+        return owner if what == "parameter" and owner in self.names.modules else ""
 
     def _place(self, node: Node | None) -> dict[str, Any]:
         where = None if node is None else node.where
-        blamed = self._blamed.get((where.file, where.line)) if where is not None and node is not None else None
-        if blamed is not None and node is not None and node.gradient == "yes" and blamed.cause not in node.op:
-            blamed = None if self._cut_on(where) else blamed
         return {
             "line": None if where is None else where.line,
             "file": None if where is None else base_name(where),
             "function": None if where is None else where.function or None,
             "text": where.text if where is not None and self.sources else None,
-            "finding": None if blamed is None else short(blamed),
+            "finding": blamed(node) if node is not None and gradient(node) == "cut" else None,
         }
 
-    def _cut_on(self, where: Where | None) -> bool:
-        """Whether another operation of the same line is the one that cuts."""
-        if not hasattr(self, "_cut_lines"):
-            self._cut_lines = {(n.where.file, n.where.line) for n in self.graph if n.gradient == "cut" and n.where}
-        return where is not None and (where.file, where.line) in self._cut_lines
+
+def gradient(node: Node) -> str:
+    """Whether the gradient goes where the value goes; what reads only a shape passes neither."""
+    return "none" if node.gradient == "cut" and key(node.op) in SHAPE_ONLY else node.gradient
+
+
+def blamed(node: Node) -> dict[str, Any]:
+    """The cut in a sentence; `why` says more where a question is about it."""
+    slug = by_operation("stops").get(key(node.op), "")
+    words = causes()[slug].means if slug else f"{node.op} passes the value on, and not the gradient"
+    return {"cause": slug or "cut", "sentence": words, "line": None if node.where is None else node.where.line}
+
+
+def shape_and_dtype(t: Trace, tensor: Tensor, name: str | None) -> tuple[tuple[int, ...], str]:
+    """Of a variable of TensorFlow, which is a handle in the graph, what the handle stands for."""
+    if tensor.dtype != "resource" or name is None:
+        return tensor.shape, tensor.dtype
+    held = t[name]
+    return held.shape, str(held.dtype).removeprefix("<dtype: '").removesuffix("'>")
+
+
+def _variables_read(graph: Graph) -> dict[int, int]:
+    """What was read of a variable -> the variable: nobody wants to see the reading."""
+    found = {}
+    for node in graph:
+        if node.op == "ReadVariableOp" and len(node.inputs) == 1:
+            found.update(dict.fromkeys(node.outputs, node.inputs[0]))
+    return found
 
 
 def kind(graph: Graph, tensor: Tensor, name: str | None, names: Names) -> str:
@@ -110,9 +139,14 @@ def kind(graph: Graph, tensor: Tensor, name: str | None, names: Names) -> str:
     return "module-output" if name in names.modules else "value"
 
 
-def label(name: str | None) -> str:
-    """A name as it is shown: which of its bindings is meant can be seen from the place in the graph."""
-    return (name or "").split("#")[0].removesuffix("()") if name else ""
+def label(name: str | None, what: str) -> str:
+    """A name as it is shown: which of its bindings is meant can be seen from the place in the graph.
+
+    >>> label("x#2", "value"), label("stem.input", "input"), label("Net.forward.x", "input")
+    ('x', 'input', 'x')
+    """
+    told = (name or "").split("#")[0].removesuffix("()")
+    return told.rpartition(".")[2] if what == "input" else told
 
 
 def is_float(dtype: str) -> bool:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wrt._core.finding import Finding
 from wrt._core.graph import Graph
-from wrt._core.index import Elements
 from wrt._microscope import encode
 from wrt._microscope.answer import Limits, derivative
-from wrt._microscope.graph import Drawn, is_float, kind
+from wrt._microscope.graph import Drawn, is_float, kind, shape_and_dtype
 from wrt._microscope.naming import Names
 from wrt._microscope.overview import overview
 from wrt._microscope.question import Side, index, name_in, side
@@ -28,7 +26,6 @@ from wrt.errors import NotRecorded, TooLarge, UnknownName
 
 PROTOCOL = 1
 LARGEST = 4_000_000  # numbers of one tensor that are sent at once
-SURVEYED = 1500  # operations of a run that is looked through for what is wrong before anybody asks
 
 
 class Microscope:
@@ -79,16 +76,6 @@ class Microscope:
         """How many tokens the run's sequence has; 0 where it has none."""
         return len(self.tokens) or (len(self.start.tokens) if self.start.tokens is not None else 0)
 
-    @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What looks wrong in the run; a survey of a very large one would keep the page waiting."""
-        if len(self.plain) > SURVEYED:
-            return ()
-        try:
-            return self.t.why().found
-        except Exception:  # a picture must not fail because a diagnosis did
-            return ()
-
     def hello(self, args: dict[str, Any]) -> dict[str, Any]:
         return {
             "protocol": PROTOCOL,
@@ -105,7 +92,7 @@ class Microscope:
 
     @cached_property
     def _graph(self) -> dict[str, Any]:
-        return Drawn(self.plain, self.names, self.findings, sources=self.sources).reply()
+        return Drawn(self.t, self.plain, self.names, sources=self.sources).reply()
 
     def graph(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._graph
@@ -118,8 +105,7 @@ class Microscope:
         chosen = index(args.get("index"), handle.shape)
         number = self.names.number(name)
         known = self.plain.tensors.get(-1 if number is None else number)
-        dtype = known.dtype if known is not None else str(handle.dtype)
-        shape = handle.shape
+        shape, dtype = (handle.shape, str(handle.dtype)) if known is None else shape_and_dtype(self.t, known, name)
         what = "value" if known is None else kind(self.plain, known, self.names.best(known.id), self.names)
         seen = view(
             shape, integer=not is_float(dtype), tokens=self.length, last=self.plain.framework != "torch",
@@ -155,21 +141,28 @@ class Microscope:
         found = {str(k): told for k, told in self._sizes(y)}
         return {"target": args.get("target"), "sizes": found, "seconds": time.perf_counter() - started}
 
-    def _sizes(self, y: Side) -> Any:
+    def _sizes(self, y: Side) -> Iterator[tuple[int, dict[str, Any]]]:
         value, elements = y.selected.__wrt_differential__()
         recording: Any = y.handle._recording
         number = recording.numbered(value)
         if number is None:
             raise UnknownName(f"{y.name} is not part of the graph", "the run did not use it", "choose another value")
         seed = np.zeros(value.size)
-        seed[(elements if isinstance(elements, Elements) else Elements.all(value.shape)).positions] = 1.0
-        measured = getattr(recording.evidence(), "sizes", None)
-        if measured is not None:
-            yield from measured(number, seed.reshape(value.shape), measure)
+        seed[elements.positions] = 1.0
+        evidence = recording.evidence()
+        quick = getattr(evidence, "measured", None)  # a framework that measures where the numbers are
+        if quick is not None:
+            yield from quick(number, seed.reshape(value.shape), self._values)
             return
-        for k, g in recording.evidence().cotangents(number, seed.reshape(value.shape)).items():
+        for k, g in evidence.cotangents(number, seed.reshape(value.shape)).items():
             if g is not None and k in self.plain.tensors:
                 yield k, measure(g)
+
+    @cached_property
+    def _values(self) -> frozenset[int]:
+        """What the run computed and was given; gradients of all parameters would double the pass."""
+        tensors = self.plain.tensors.values()
+        return frozenset(one.id for one in tensors if kind(self.plain, one, self.names.best(one.id), self.names) != "parameter")
 
     # ---------------------------------------------------------------- derivatives
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from wrt._core.graph import Graph
 from wrt._core.value import Value
-from wrt._microscope.graph import is_float, kind
+from wrt._microscope.graph import is_float, kind, shape_and_dtype
 from wrt._microscope.naming import Names
 from wrt._notation.trace import Handle, Trace
 from wrt._study.flow import named
@@ -37,7 +37,7 @@ class Start:
 
 def start(t: Trace, graph: Graph, names: Names) -> Start:
     """Outputs and what follows from everything are targets; inputs and whatever goes on to them are sources."""
-    floats = [k for k, one in graph.tensors.items() if is_float(one.dtype) and names.best(k) is not None]
+    floats = [k for k, one in graph.tensors.items() if (name := names.best(k)) and is_float(shape_and_dtype(t, one, name)[1])]
     used = {k for node in graph for k in node.inputs}
     made = [k for k in floats if graph.tensors[k].node is not None]
     tokens, token_ids = _tokens(t, graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, sizes
 from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.saved import opened
 from wrt._backends.torch.tensors import Entry
@@ -139,6 +139,18 @@ class TorchEvidence:
         found: dict[int, Numbers | None] = {k: _numbers(g) for k, g in zip(numbers, pulled, strict=True)}
         found[y] = np.asarray(seed, dtype=np.float64)
         return found
+
+    def measured(self, y: int, seed: Numbers, wanted: frozenset[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """How large the gradient of sum(seed * y) is at these values, by one pass; nothing is copied."""
+        out = self.edge(y)
+        if out is None:
+            return
+        found = [(k, edge) for k, edge in zip(*self._edges(out), strict=True) if k in wanted]
+        with _quiet():
+            seeds = _like(seed, out)
+            edges = [edge for _, edge in found]
+            pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True) if edges else ()
+            yield from sizes.measured([y, *(k for k, _ in found)], [seeds, *pulled])
 
     def _edges(self, out: GradientEdge) -> tuple[list[int], list[GradientEdge]]:
         """Values whose edge can be reached from here."""

@@ -1,6 +1,6 @@
 // Numbers for people: exact where one element is shown, three digits where a legend is.
 
-const minus = (text) => text.replace("-", "−").replace("e+", "e");
+const minus = (text) => text.replaceAll("-", "−").replace("e+", "e");
 
 const beyond = (v) => (Number.isNaN(v) ? "NaN" : v > 0 ? "∞" : "−∞");
 

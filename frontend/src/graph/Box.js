@@ -2,6 +2,7 @@
 import { scalar } from "../data/array.js";
 import { percent, short } from "../data/number.js";
 import { html } from "../html.js";
+import { modulesAround } from "./fold.js";
 
 /** Sizes range over many powers of ten: the bar is six decades long. */
 const barOf = (size, top) => (size > 0 && top > 0 ? Math.max(0.03, 1 + Math.log10(size / top) / 6) : 0);
@@ -10,6 +11,14 @@ export function sizeText(size) {
   if (!size) return null;
   const max = scalar(size.max);
   return { max, text: short(max), zeros: size.size ? size.zeros / size.size : 0, nonfinite: size.nonfinite ?? 0 };
+}
+
+/** The end of a name says most: what its frame or function already says is left out. */
+function shown(box) {
+  const around = modulesAround(box.parent).reverse().find((path) => box.label.startsWith(`${path}.`));
+  if (around) return box.label.slice(around.length + 1);
+  if (box.module || box.last.kind === "module-output" || box.last.kind === "parameter") return box.label;
+  return box.label.slice(box.label.lastIndexOf(".") + 1);
 }
 
 /** Which binding of a name this is: h#3 is written as h with a faint 3. */
@@ -33,7 +42,7 @@ function news(box, size) {
   if (box.cut) return html`<span class="wrt-warn">cut${box.cut.line ? ` · line ${box.cut.line}` : ""}</span>`;
   if (size?.nonfinite) return html`<span class="wrt-warn">${size.nonfinite} NaN</span>`;
   if (box.finding) return html`<span class="wrt-warn">${box.finding.cause}</span>`;
-  return html`<span class="wrt-op">${box.module ? `${box.nodes.length} values` : box.last.kind === "value" || !box.last.kind ? box.last.op : box.last.kind}</span>`;
+  return html`<span class="wrt-op">${box.module ? `${box.nodes.length} ${box.nodes.length === 1 ? "value" : "values"}` : box.last.op || box.last.kind}</span>`;
 }
 
 export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus, onKey }) {
@@ -44,7 +53,7 @@ export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus
     ${box.module && html`<button type="button" class="wrt-unfold" aria-label=${`open module ${box.module}`} onClick=${() => onOpen(box.module)}>▸</button>`}
     <button type="button" class="wrt-face" data-key=${box.key} tabindex=${current ? 0 : -1} aria-label=${spoken(box, seen, role)} onClick=${(event) => onPick(box, event.shiftKey)}
         onFocus=${() => onFocus(box)} onDblClick=${() => box.module && onOpen(box.module)} onKeyDown=${(event) => onKey(event, box)}>
-      <span class="wrt-line"><b>${box.label}<span class="wrt-binding">${binding(box)}</span></b><span class="wrt-shape">${compact(box.last.shape)}</span></span>
+      <span class="wrt-line"><b title=${box.last.name ?? box.label}>${shown(box)}<span class="wrt-binding">${binding(box)}</span></b><span class="wrt-shape">${compact(box.last.shape)}</span></span>
       <span class="wrt-line">${news(box, seen)}
         ${seen && html`<span class="wrt-size" title=${`largest gradient ${seen.text}`}>
           ${seen.zeros > 0.005 && html`<span class="wrt-zeros">${percent(seen.zeros)} zero</span>`}<span class="wrt-number">${seen.text}</span></span>`}

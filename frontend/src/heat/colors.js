@@ -3,11 +3,11 @@
 const stops = {
   // Blue, paper, red: equal steps of lightness on both sides; in the dark the middle is dark and the ends are light.
   light: [
-    [5, 48, 97], [33, 102, 172], [90, 158, 206], [170, 209, 231], [247, 247, 246],
+    [5, 48, 97], [33, 102, 172], [90, 158, 206], [170, 209, 231], [239, 239, 237],
     [250, 194, 167], [230, 128, 98], [190, 42, 48], [103, 0, 31],
   ],
   dark: [
-    [198, 229, 255], [112, 182, 245], [56, 128, 205], [34, 72, 124], [27, 28, 30],
+    [198, 229, 255], [112, 182, 245], [56, 128, 205], [34, 72, 124], [38, 39, 42],
     [116, 44, 40], [196, 72, 56], [246, 140, 106], [255, 220, 196],
   ],
 };
@@ -30,6 +30,7 @@ function ramp(points) {
 }
 
 const grays = { light: [[32, 32, 31], [252, 252, 251]], dark: [[14, 14, 15], [236, 236, 234]] };
+// Exactly zero is paper: not a faint color, since "cannot depend" is not "depends a little".
 const gaps = { light: [255, 255, 255], dark: [20, 21, 22] };
 
 export const palettes = Object.fromEntries(
@@ -40,6 +41,7 @@ export const palettes = Object.fromEntries(
       gray: ramp(grays[theme]),
       odd: pack(odd[theme]),
       gap: pack(gaps[theme]),
+      zero: pack(gaps[theme]),
       css: (share) => cssOf(theme, share),
     },
   ]),

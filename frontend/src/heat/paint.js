@@ -6,7 +6,7 @@ export function signedPicture(sheet, data, size, palette) {
   const pixels = new Uint32Array(sheet.rows * sheet.columns).fill(palette.gap);
   const table = palette.diverging;
   const half = steps / 2;
-  const factor = size > 0 ? half / size : 0;
+  const factor = size > 0 ? half / size : 0; // a scale without extent: nothing but zeros
   const { height, width, stepDown, stepAcross, columns } = sheet;
   for (let k = 0; k < sheet.shown; k++) {
     const [row, column] = sheet.corner(k);
@@ -14,8 +14,9 @@ export function signedPicture(sheet, data, size, palette) {
       let to = (row + i) * columns + column;
       for (let j = 0, at = line; j < width; j++, at += stepAcross) {
         const place = data[at] * factor;
-        // Truncation keeps zero alone in the middle; what is beyond the scale takes its end.
-        pixels[to++] = place - place !== 0 ? palette.odd : table[half + (place > half ? half : place < -half ? -half : place | 0)];
+        // What is beyond the scale takes its end.
+        if (place === 0) pixels[to++] = data[at] === 0 ? palette.zero : table[half];
+        else pixels[to++] = place - place !== 0 ? palette.odd : table[half + (place > half ? half : place < -half ? -half : place | 0)];
       }
     }
   }

@@ -17,17 +17,18 @@ export function App({ store, theme }) {
   return html`<div class="wrt" data-theme=${now} ref=${root}>
     <${Head} store=${store} theme=${theme} onHelp=${() => setHelp(true)} />
     ${store.lost.value && html`<p class="wrt-lost" role="status">the program that computes does not answer; trying again</p>`}
+    ${!store.view.value && !store.trouble.value && html`<p class="wrt-opening" role="status">opening the recording …</p>`}
     <div class="wrt-body">
       ${store.graph.value && store.view.value && html`<${Graph} store=${store} />`}
       <div class="wrt-main">
         <${Question} store=${store} />
         ${store.trouble.value && html`<${Trouble} lines=${store.trouble.value} />`}
         <${Why} findings=${store.findings.value} />
-        <div class="wrt-panels">
+        ${store.view.value && html`<div class="wrt-panels">
           <${Matrix} store=${store} theme=${now} />
           <${Panel} store=${store} theme=${now} role="target" />
           <${Panel} store=${store} theme=${now} role="source" />
-        </div>
+        </div>`}
         <${Evidence} answer=${store.answer.value} />
       </div>
     </div>

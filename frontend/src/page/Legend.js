@@ -5,16 +5,17 @@ import { short } from "../data/number.js";
 
 const shares = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1];
 
-export function Legend({ content, theme, gain, onGain, role }) {
+export function Legend({ content, theme, gain, onGain, role, sided = false, zeros = 0 }) {
   if (!content.signed)
     return html`<div class="wrt-legend">
       <span class="wrt-number">${short(content.low)}</span>
       <i class="wrt-scale wrt-gray" aria-hidden="true"></i>
       <span class="wrt-number">${short(content.high)}</span>
     </div>`;
-  const band = `linear-gradient(to right, ${shares.map((share) => palettes[theme].css(share)).join(", ")})`;
+  const band = `linear-gradient(to right, ${(sided ? shares.filter((share) => share >= 0) : shares).map((share) => palettes[theme].css(share)).join(", ")})`;
   return html`<div class="wrt-legend">
-    <span class="wrt-number">${short(-content.size)}</span>
+    ${zeros > 0 && html`<span class="wrt-zero"><i aria-hidden="true"></i>exactly 0</span>`}
+    <span class="wrt-number">${sided ? "0" : short(-content.size)}</span>
     <i class="wrt-scale" aria-hidden="true" style=${{ backgroundImage: band }}></i>
     <span class="wrt-number">${content.size > 0 ? "+" : ""}${short(content.size)}</span>
     <label class="wrt-gain" title="strengthen faint gradients: the ends of the scale move in">

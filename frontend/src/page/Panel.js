@@ -91,7 +91,7 @@ function Picture({ store, theme, role, tensor }) {
     <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} />
     ${content.empty
       ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`
-      : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} />`}`;
+      : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} zeros=${content.signed ? answer.zeros : 0} />`}`;
 }
 
 /** Colored pictures are one plane while their values are shown, and a plane per channel for gradients. */
@@ -152,7 +152,7 @@ function Single({ tensor, gradient, index, select, role }) {
   const zero = tensor.shape.map(() => 0);
   return html`<button type="button" class=${`wrt-single${index ? " wrt-chosen" : ""}`} onClick=${(event) => select(zero, { both: event.shiftKey })}
       aria-label=${`${role} ${tensor.name}, one number`}>
-    <span class="wrt-big">${tensor.values ? exact(tensor.values[0]) : "?"}</span>
+    ${tensor.values ? html`<span class="wrt-big">${exact(tensor.values[0])}</span>` : html`<span class="wrt-note">${tensor.note ?? "its value was not kept"}</span>`}
     ${gradient && html`<span class="wrt-slope">derivative <b>${exact(gradient[0])}</b></span>`}
   </button>
   ${tensor.nonfinite > 0 && html`<p class="wrt-note">${count(tensor.nonfinite)} not finite</p>`}`;

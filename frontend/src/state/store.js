@@ -127,7 +127,9 @@ function askerOf(store) {
         store.hello.value = hello;
         store.graph.value = graph;
       });
-      await show(view ?? store.trail.start() ?? proposed(hello), { replace: true });
+      const first = view ?? store.trail.start() ?? proposed(hello);
+      if (first.target === null || first.source === null) throw new Refused(nothing);
+      await show(first, { replace: true });
     } catch (error) {
       failed(error, view);
     }
@@ -153,6 +155,12 @@ function askerOf(store) {
     },
   };
 }
+
+const nothing = {
+  what: "there is nothing to look at in this recording",
+  stands: "it holds no number that was computed from another and has a name",
+  write: "t = wrt.trace(model, x)",
+};
 
 const proposed = (hello) => ({ target: hello.default.target, at: hello.default.index ?? null, source: hello.default.source, from: null, asks: null });
 

@@ -28,7 +28,7 @@ LIBRARIES = frozenset((
     "numpy", "scipy", "ml_dtypes", "opt_einsum", "einops", "optree", "absl", "wrapt", "decorator", "typing_extensions",
     # what runs the user's code: its frames are below every script, test and notebook cell
     "IPython", "ipykernel", "traitlets", "tornado", "pytest", "_pytest", "pluggy", "hypothesis", "xdist", "execnet",
-    "coverage", "debugpy", "pydevd",
+    "coverage", "debugpy", "pydevd", "typer", "click",
 ))
 """Packages whose frames are nobody's "own code". Every other installed package counts: the lines and names inside a
 model that came with `pip install` are worth knowing."""

@@ -71,7 +71,8 @@ def file_page(title: str, data: str, found: Bundle | None = None) -> str:
 def _page(head: str, host: str, tail: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}</head>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f'{head}</head>'
         f'<body><main id="wrt" data-wrt-host="{host}"></main><noscript>{NO_SCRIPT}</noscript>{tail}</body></html>\n'
     )
 

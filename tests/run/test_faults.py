@@ -88,16 +88,23 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 
 @pytest.mark.parametrize("fault", range(len(BATCHING)))
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
-    right = TorchLinear._pull_vmap
+    right, at_once = TorchLinear._pull_vmap, TorchLinear.pull_at_once
     monkeypatch.setattr(TorchLinear, "_pull_vmap", lambda self, s: [BATCHING[fault](g) for g in right(self, s)])
+    monkeypatch.setattr(TorchLinear, "pull_at_once", lambda self, s: BATCHING[fault](at_once(self, s)))
     assert "certificate disagreed" in answered_right(*dense())
 
 
 @pytest.mark.parametrize("k", range(6))
 def test_a_branch_dropped_by_a_push_is_found(monkeypatch, k):
-    right = TorchLinear.push
+    right, at_once = TorchLinear.push, TorchLinear.push_at_once
     drop = [scaled(k), one_entry(k), lost(k)][k % 3]
+
+    def wrong(self: TorchLinear, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
+        pushed, expected = at_once(self, tangents, probe)
+        return drop(pushed), expected
+
     monkeypatch.setattr(TorchLinear, "push", lambda self, t, rung: drop(right(self, t, rung)))
+    monkeypatch.setattr(TorchLinear, "push_at_once", wrong)
     assert "certificate disagreed" in answered_right(*dense(300, 20))
 
 

@@ -98,9 +98,9 @@ def derivative(y: Differential, x: Differential, *, check: bool = True) -> Deriv
     of, by = y.value, x.value
     record = of.record if of.record is by.record else _common_record(of, by)
     side = record.side(by, x.elements)
-    if check and not (record.has_history(of) and record.has_history(by) and side.parts[0].value is by):
-        if not record.same(of, by):
-            record.ready(of, side)
+    known = record.has_history(of) and record.has_history(by) and side.parts[0].value is by
+    if check and not known and not record.same(of, by):
+        record.ready(of, side)
     return Derivative(of, y.elements, (side,))
 
 

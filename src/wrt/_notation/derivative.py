@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from wrt._notation.shared import SharedPass
 from wrt._notation.sides import columns_of, narrowed
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
-from wrt._run.row import plain_row
+from wrt._run.row import plain_row, row_report
 from wrt.errors import NoPath, NotATensor, WrongShape
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Derivative:
         """One ordinary row, by the shortest way."""
         side = self._sides[0]
         row = plain_row(self._y, self.rows, side)
-        return None if row is None else execute.Answer(row[0], True, row[1], side)
+        return None if row is None else execute.Answer(row[0], True, row[1] or partial(row_report, side))
 
     def _finding(self) -> Finding | None:
         """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from wrt._core.ask import Ask
 from wrt._core.plan import Direct
@@ -12,7 +13,9 @@ from wrt._core.report import Certificate, Report
 from wrt._core.value import Side
 from wrt._planner import warm
 from wrt._planner.choose import choose
+from wrt._planner.foresee import FEWEST
 from wrt._run import repair
+from wrt._run.at_once import at_once
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.memory import refuse_too_large
@@ -24,22 +27,20 @@ from wrt._run.row import plain_row, row_report
 class Answer:
     """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran.
 
-    Without a report it is a plain row of `side`, whose report is written when somebody reads it.
+    The report may be a function that writes it: most are never read.
     """
 
-    __slots__ = ("_report", "array", "connected", "side")
+    __slots__ = ("_report", "array", "connected")
 
-    def __init__(self, array: Array, connected: bool, report: Report | None, side: Side | None = None) -> None:
+    def __init__(self, array: Array, connected: bool, report: Report | Callable[[], Report]) -> None:
         self.array = array
         self.connected = connected
-        self.side = side
         self._report = report
 
     @property
     def report(self) -> Report:
-        if self._report is None:
-            assert self.side is not None
-            self._report = row_report(self.side)
+        if not isinstance(self._report, Report):
+            self._report = self._report()
         return self._report
 
     @report.setter
@@ -52,7 +53,10 @@ def answer(ask: Ask) -> Answer:
     arrays = ask.y.record.backend.arrays
     row = plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None
     if row is not None:
-        return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1], ask.x)
+        return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1] or partial(row_report, ask.x))
+    small = whole(ask) if min(ask.m, ask.n) < FEWEST else None
+    if small is not None:
+        return small
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)
@@ -66,6 +70,12 @@ def answer(ask: Ask) -> Answer:
         zeros = arrays.zeros((ask.m, ask.n), ask.x.values[0])
         return nothing(zeros, "y does not depend on x: exact zeros", connected=False)
     return found
+
+
+def whole(ask: Ask) -> Answer | None:
+    """All of an ordinary Jacobian in one call of the engine; None where more has to be looked at."""
+    found = at_once(ask)
+    return None if found is None else Answer(found.array, True, found.report)
 
 
 def connected(ask: Ask) -> bool:
@@ -131,6 +141,10 @@ def _run(ask: Ask) -> Answer | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     report = Report()
     swept = planned_block(ask, linear, report) if worth_planning(ask) else None
+    if swept is None and min(ask.m, ask.n) >= FEWEST and not report.fallbacks:
+        straight = whole(ask)
+        if straight is not None:
+            return straight
     if swept is None:
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
         swept = _direct(ask, linear, plan, report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +35,24 @@ def unit(value: Value, position: int) -> Tensor:
     return seeds.view(value.shape)
 
 
+_SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
+KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together
+AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch
+
+
+def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
+    """Seeds that many questions share. One that a hook has written to is made anew."""
+    found = _SEEDS.get(key)
+    if found is not None and found[0]._version == found[1]:
+        return found[0]
+    made = make()
+    if made.nbytes <= KEPT // 4:
+        if sum(seeds.nbytes for seeds, _ in _SEEDS.values()) > KEPT - made.nbytes:
+            _SEEDS.clear()
+        _SEEDS[key] = made, made._version
+    return made
+
+
 class TorchArrays:
     """Stateless; every tensor is made on the device and in the dtype of the Value it is for."""
 
@@ -56,6 +74,42 @@ class TorchArrays:
         else:
             seeds.scatter_(1, self._index(positions, value)[:, None], 1)
         return seeds.view(count, *value.shape)
+
+    def identity(self, value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
+        """A one at each position in turn, (size, *value.shape); and one more row, the same for all of that size."""
+        size, device = value.size, value.key.device
+
+        def make() -> Tensor:
+            seeds = torch.zeros(size + (last is not None), size, dtype=value.dtype, device=device)
+            seeds.diagonal().fill_(1)
+            if last is not None:
+                seeds[size] = torch.from_numpy(np.array(last)).reshape(-1)
+            return seeds
+
+        key = (size, last is not None, value.dtype, device)
+        return _kept(key, make).view(-1, *value.shape)
+
+    def weights(self, numbers: npt.NDArray[Any], like: Value) -> Tensor:
+        """Random weights on the device, flat; the same for all of that count."""
+        key = (numbers.shape, like.dtype, like.key.device)
+        return _kept(key, lambda: self.from_numpy(numbers, like).reshape(-1))
+
+    def agreement(self, weights: Tensor, block: Tensor, expected: Tensor | None) -> tuple[float, float]:
+        """The largest of |weights @ block - expected|, and the root of the sum of squares of the block: in one transfer."""
+        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND and weights.dtype is block.dtype:
+            numbers = block.numpy()
+            got = weights.numpy() @ numbers
+            if expected is not None:
+                got -= expected.numpy()
+            return float(np.abs(got).max()), math.sqrt(np.vdot(numbers, numbers))
+        got = weights.to(block.dtype) @ block
+        if expected is not None:
+            got = got - expected
+        found = torch.empty(2, dtype=torch.float64 if block.dtype is torch.float64 else torch.float32, device=block.device)
+        torch.linalg.vector_norm(got, math.inf, dtype=found.dtype, out=found[0])
+        torch.linalg.vector_norm(block, dtype=found.dtype, out=found[1])
+        residual, size = found.tolist()
+        return residual, size
 
     def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         count = weights.shape[0]

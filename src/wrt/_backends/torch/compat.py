@@ -39,6 +39,8 @@ def inner_edge(tensor: torch.Tensor) -> GradientEdge | None:
 
 def edge_of_leaf(leaf: torch.Tensor) -> GradientEdge:
     """Where gradients accumulate into a leaf, also if it was frozen since; nowhere if it is no leaf any more."""
+    if leaf.requires_grad and leaf.grad_fn is None and torch.is_grad_enabled() and is_calm():
+        return GradientEdge(leaf.view_as(leaf).grad_fn.next_functions[0][0], 0)
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         if leaf.grad_fn is not None:
             leaf = leaf.detach().requires_grad_()
@@ -119,12 +121,43 @@ def _saves(kind: type) -> bool:
 
 
 def is_leaf_node(node: Node) -> bool:
-    return type(node).__name__ == "AccumulateGrad"  # name() demangles a C++ name each time: 40 µs
+    return type(node) is ACCUMULATE  # name() demangles a C++ name each time: 40 µs
+
+
+def _accumulate() -> type:
+    with torch.inference_mode(False), torch.enable_grad():
+        return type(torch.zeros(0, requires_grad=True).view(0).grad_fn.next_functions[0][0])
+
+
+ACCUMULATE: type = _accumulate()
 
 
 def refuses_double_backward(node: Node) -> bool:
     """A node that `once_differentiable` leaves behind: double backward would drop its branch."""
     return bool(node.name() == "torch::autograd::Error")
+
+
+def holds_a_refusal(start: Node) -> bool:
+    """Whether such a node lies above; types of nodes that were met before are not asked for their names again."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind not in _HARMLESS:
+            if refuses_double_backward(node):
+                return True
+            if not issubclass(kind, torch._C._FunctionBase) and kind.__name__ != _UNNAMED:
+                _HARMLESS.add(kind)
+        for upstream, _ in node.next_functions:
+            if upstream is not None and upstream not in seen and type(upstream) is not ACCUMULATE:
+                seen.add(upstream)
+                waiting.append(upstream)
+    return False
+
+
+_HARMLESS: set[type] = set()
+_UNNAMED = "CppFunction"  # the type of every node that Python has no name for
 
 
 def is_reentrant_checkpoint(node: Node) -> bool:
@@ -199,7 +232,7 @@ class Silence:
                 self._caught.__exit__(None, None, None)
 
 
-_SILENCE = Silence()
+SILENCE = Silence()
 _RETAINED: dict[int, weakref.ref[torch.Tensor]] = {}
 
 
@@ -209,7 +242,7 @@ def retained() -> list[torch.Tensor]:
 
 
 def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
-    with _SILENCE:  # reading .grad of a non-leaf warns where nothing was retained
+    with SILENCE:  # reading .grad of a non-leaf warns where nothing was retained
         return tensor.grad
 
 
@@ -254,6 +287,25 @@ def batched(
             _batching._vmap_decrement_nesting()
 
 
+def batched_pull(
+    out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seeds: torch.Tensor
+) -> list[torch.Tensor | None]:
+    """`pull` of a batch through operations that all have a batching rule: there is no remark to silence."""
+    if _functorch is None or not _ready:
+        _ready.append(True)  # the first time, torch loads its decompositions
+        return batched(lambda seed: pull(out, ins, seed), seeds)
+    count = seeds.shape[0]
+    level = _functorch._vmap_increment_nesting(count, "error")
+    try:
+        found = pull(out, ins, _functorch._add_batch_dim(seeds, 0, level))
+        return [None if one is None else _functorch._remove_batch_dim(one, level, count, 0) for one in found]
+    finally:
+        _functorch._vmap_decrement_nesting()
+
+
+_ready: list[bool] = []
+
+
 def _by_public_vmap(
     function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor
 ) -> list[torch.Tensor | None]:
@@ -272,12 +324,13 @@ def _by_public_vmap(
 # so since torch 2.1, and in 2.13
 _NEEDED = ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim")
 _batching: Any = torch._functorch.vmap if all(hasattr(torch._functorch.vmap, name) for name in _NEEDED) else None
+_functorch: Any = torch._C._functorch if all(hasattr(torch._C._functorch, name) for name in _NEEDED) else None
 
 
 @contextmanager
 def silent_vmap() -> Iterator[None]:
     """Without the remarks about slow batching rules; what was slow is in `explain()`."""
-    with _SILENCE:
+    with SILENCE:
         yield
 
 

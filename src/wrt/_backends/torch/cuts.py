@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge
 
+from wrt._backends.torch.compat import ACCUMULATE
 from wrt._core.flow import Flow
 from wrt._core.value import Value
 
@@ -34,7 +35,7 @@ def signature(y: Value) -> tuple[str, ...]:
             if source is not None and source not in seen and len(order) < LOOKED_AT:
                 seen.add(source)
                 order.append(source)
-    return tuple(node.name() for node in order)
+    return tuple([type(node).__name__ for node in order])
 
 
 def glance(y: Value) -> int | None:
@@ -50,25 +51,26 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
     """The part of the graph that leads from y to any x; None where nothing does, or where it is too large to walk."""
     start: Spot = (y.key.edge.node, y.key.edge.output_nr)
     ends = {(x.key.edge.node, x.key.edge.output_nr) for x in xs if x.key.edge is not None}
-    leads = _leads(start[0], ends)
-    if leads is None or not leads[start[0]]:
+    walked = _walked(start[0], ends)
+    if walked is None:
+        return None
+    edges, leads = walked
+    if start[0] not in leads:
         return None
     number: dict[Spot, int] = {start: 0}
     spots = [start]
     made_from: list[list[int]] = []
-    for node, output in spots:  # grows while it is walked: breadth first from y
+    for spot in spots:  # grows while it is walked: breadth first from y
         sources: list[int] = []
         made_from.append(sources)
-        if (node, output) in ends:
+        if spot in ends:
             continue
-        for source, which in node.next_functions:
-            if source is None or not ((source, which) in ends or leads[source]):
-                continue
-            spot = (source, which)
-            if spot not in number:
-                number[spot] = len(spots)
-                spots.append(spot)
-            sources.append(number[spot])
+        for source in edges[spot[0]]:
+            if source in ends or source[0] in leads:
+                if source not in number:
+                    number[source] = len(spots)
+                    spots.append(source)
+                sources.append(number[source])
     sizes = [math.prod(node._input_metadata[output].shape) for node, output in spots]
     work = [_work(node, size) for (node, _), size in zip(spots, sizes, strict=True)]
     dtype = y.dtype
@@ -86,29 +88,40 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         not _leads_unmixed(spots, made_from, ends),
         _push_cost(spots, work),
         value,
-        lambda: _weights(start, leads, ends, make),
+        lambda: weights(y, xs, make),
     )
 
 
-def _leads(start: Node, ends: set[Spot]) -> dict[Node, bool] | None:
-    """For every node that a backward visits, whether an end lies behind it."""
-    stops = {node for node, _ in ends}
-    leads: dict[Node, bool] = {}
-    stack: list[Node] = [start]
-    open_nodes = {start}
-    while stack:
-        node = stack[-1]
-        waiting = [s for s, _ in node.next_functions if s is not None and s not in leads and s not in open_nodes]
-        if waiting:
-            stack.extend(waiting[:1])
-            open_nodes.add(waiting[0])
-            continue
-        stack.pop()
-        sources = [(s, k) for s, k in node.next_functions if s is not None]
-        leads[node] = any(leads[s] or (s in stops and (s, k) in ends) for s, k in sources)
-        if len(leads) > MOST_NODES:
+def _walked(start: Node, ends: set[Spot]) -> tuple[dict[Node, Sequence[Spot]], set[Node]] | None:
+    """What every node that a backward visits is made from, and the nodes behind which an end lies."""
+    edges: dict[Node, Sequence[Spot]] = {}
+    readers: dict[Node, list[Node]] = {start: []}
+    order = [start]
+    last: list[Node] = []  # nodes made from an end itself
+    for node in order:
+        edges[node] = sources = node.next_functions
+        for spot in sources:
+            source = spot[0]
+            if source is None:
+                continue
+            if spot in ends:
+                last.append(node)
+            if type(source) is ACCUMULATE:
+                continue
+            if source in readers:
+                readers[source].append(node)
+            else:
+                readers[source] = [node]
+                order.append(source)
+        if len(order) > MOST_NODES:
             return None
-    return leads
+    leads = set(last)
+    for node in last:
+        for reader in readers[node]:
+            if reader not in leads:
+                leads.add(reader)
+                last.append(reader)
+    return edges, leads
 
 
 def _leads_unmixed(spots: list[Spot], made_from: list[list[int]], ends: set[Spot]) -> bool:
@@ -130,7 +143,7 @@ def _leads_unmixed(spots: list[Spot], made_from: list[list[int]], ends: set[Spot
 
 def _mixes(node: Node) -> bool:
     """A matrix times one vector: every number that comes out depends on every number that goes in."""
-    name = node.name()
+    name = type(node).__name__
     if name in ("AddmmBackward0", "MmBackward0"):
         sizes: Any = getattr(node, "_saved_mat1_sym_sizes", None) or getattr(node, "_saved_self_sym_sizes", (0,))
         return bool(sizes[0] == 1)
@@ -140,14 +153,14 @@ def _mixes(node: Node) -> bool:
 def _push_cost(spots: list[Spot], work: list[tuple[float, float]]) -> float:
     """Under vmap on a CPU a convolution is pushed in about half the time of its pull; most else costs a little more."""
     total = sum(products for products, _ in work)
-    convolved = sum(work[k][0] for k, (node, _) in enumerate(spots) if node.name() == "ConvolutionBackward0")
+    convolved = sum(work[k][0] for k, (node, _) in enumerate(spots) if type(node).__name__ == "ConvolutionBackward0")
     on_cpu = spots[0][0]._input_metadata[spots[0][1]].device.type == "cpu"
     return 0.6 if on_cpu and convolved > 0.8 * total > 0 else 1.3
 
 
 def _work(node: Node, size: int) -> tuple[float, float]:
     """(multiplications, other numbers touched) in one pass through a node."""
-    name = node.name()
+    name = type(node).__name__
     try:
         if name == "AddmmBackward0":
             return float(size * node._saved_mat1_sym_sizes[1]), float(size)
@@ -164,14 +177,20 @@ def _work(node: Node, size: int) -> tuple[float, float]:
     return 0.0, float(size)
 
 
-def _weights(
-    start: Spot, leads: dict[Node, bool], ends: set[Spot], make: Callable[[GradientEdge], Value]
+def weights(
+    y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]
 ) -> tuple[Value, torch.Tensor] | None:
-    """y = W h (+ b) with one h: the Value h, and W as the cotangents that the rows of y have there."""
-    node = start[0]
-    while node.name() in SAME_NUMBERS or node.name().startswith(SQUEEZE):
+    """y = W h (+ b) with one h: the Value h, and W as the cotangents that the rows of y have there.
+
+    None where y is no such product, or where W or b depend on x too.
+    """
+    node: Node = y.key.edge.node
+    name = type(node).__name__
+    while name in SAME_NUMBERS or name.startswith(SQUEEZE):
         node = node.next_functions[0][0]
-    name = node.name()
+        name = type(node).__name__
+    if name not in PRODUCTS:
+        return None
     try:
         if name == "MvBackward0":
             matrix, at = node._saved_self, 1
@@ -184,11 +203,25 @@ def _weights(
     except (RuntimeError, AttributeError):  # the weights were changed or freed since
         return None
     source, which = node.next_functions[at]
-    others = [edge for k, edge in enumerate(node.next_functions) if k != at and edge[0] is not None]
-    if source is None or matrix is None or any(leads[other] or (other, n) in ends for other, n in others):
+    others = [spot for k, spot in enumerate(node.next_functions) if k != at and spot[0] is not None]
+    if source is None or matrix is None or _reach(others, xs):
         return None
     value = make(GradientEdge(source, which))
     return value, matrix.detach().reshape(-1, *value.shape)
+
+
+def _reach(spots: list[Spot], xs: Sequence[Value]) -> bool:
+    """Whether some x lies behind these; a leaf is known without a walk."""
+    ends = {(edge.node, edge.output_nr) for x in xs if (edge := x.key.edge) is not None}
+    for spot in spots:
+        if spot in ends:
+            return True
+        if type(spot[0]) is ACCUMULATE:
+            continue
+        walked = _walked(spot[0], ends)
+        if walked is None or spot[0] in walked[1]:
+            return True
+    return False
 
 
 def no_tensor() -> Any:

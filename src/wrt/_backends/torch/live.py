@@ -129,6 +129,10 @@ class LiveRecord:
     def same(self, y: Value, x: Value) -> bool:
         """Whether two Values are one tensor at one moment."""
         a, b = y.key, x.key
+        if a.leaf is not None and b.leaf is not None:
+            return a.leaf is b.leaf
+        if b.leaf is not None and a._edge is not None and not compat.is_leaf_node(a._edge.node):
+            return False
         if a.edge is not None and b.edge is not None:
             return compat.same_edge(a.edge, b.edge)
         return a.tensor() is not None and a.tensor() is b.tensor() and a.version == b.version

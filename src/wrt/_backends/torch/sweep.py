@@ -36,7 +36,7 @@ class TorchLinear:
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
         self.out: GradientEdge = y.key.edge
-        self.ins: tuple[GradientEdge, ...] = tuple(x.key.edge for x in xs)
+        self.ins: tuple[GradientEdge | Tensor, ...] = tuple([x.key.target for x in xs])
         self.xs = xs
         self._seed: Tensor | None = None
         self.set_up = False
@@ -53,6 +53,33 @@ class TorchLinear:
                 return self._pull_batched(seeds)
             rows = [self._pull_one(seed) for seed in seeds]
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def pull_at_once(self, seeds: Tensor) -> Tensor | None:
+        """A batch to the only x, (k, *y.shape) -> (k, x.size), through operations whose batches are trusted."""
+        try:
+            if compat.is_calm():
+                (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
+            else:
+                with compat.Undisturbed():
+                    (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
+        except Exception as error:
+            raise CannotBatch(_first_line(error)) from error
+        return None if pulled is None else pulled.reshape(len(seeds), -1)
+
+    def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor] | None:
+        """A batch from the only x, (k, *x.shape) -> (k, y.size), and what the pull that sets it up says of a probe."""
+        with compat.Undisturbed(), torch.enable_grad():
+            seed, (pulled,) = self._set_up_push(probe)
+            if pulled is None:
+                return None
+            try:
+                with compat.SILENCE:  # twice differentiated, not every operation has a batching rule
+                    (pushed,) = compat.batched_pull(compat.edge_of(pulled), (seed,), tangents)
+            except Exception as error:
+                raise CannotBatch(_first_line(error)) from error
+            if pushed is None:
+                raise CannotBatch("a backward on the path drops its seed")
+            return pushed.detach().reshape(len(tangents), -1), pulled.detach().reshape(-1)
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
         try:
@@ -129,7 +156,7 @@ class TorchLinear:
                     continue
                 if not g.requires_grad:
                     raise CannotBatch("a backward on the path cannot be differentiated again")
-                if g.grad_fn is not None and any(map(compat.refuses_double_backward, compat.reachable(g.grad_fn))):
+                if g.grad_fn is not None and compat.holds_a_refusal(g.grad_fn):
                     raise CannotBatch("a backward on the path is marked once_differentiable")
             self._seed, self._pulled = seed, list(pulled)
             self._weights = spared.weights_of(pulled)

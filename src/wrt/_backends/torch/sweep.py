@@ -41,7 +41,7 @@ class TorchLinear:
         self._seed: Tensor | None = None
         self.set_up = False
         self._pulled: list[Tensor | None] = []
-        self._weights: spared.Weights | None = None
+        self._weights: tuple[spared.Weights | None] | None = None  # looked up at the first batch that is pushed
 
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
         with compat.Undisturbed():
@@ -128,7 +128,9 @@ class TorchLinear:
                 if columns[0].shape[0] == 1:
                     return one(*(t[0] for t in columns)).unsqueeze(0).detach()
                 if rung == DOUBLE_BACKWARD:
-                    return spared.push(one, columns, self._weights).detach()
+                    if self._weights is None:
+                        self._weights = (spared.weights_of(pulled),)
+                    return spared.push(one, columns, *self._weights).detach()
                 return torch.stack([one(*each) for each in zip(*columns, strict=True)]).detach()
             except CannotBatch:
                 raise
@@ -159,7 +161,7 @@ class TorchLinear:
                 if g.grad_fn is not None and compat.holds_a_refusal(g.grad_fn):
                     raise CannotBatch("a backward on the path is marked once_differentiable")
             self._seed, self._pulled = seed, list(pulled)
-            self._weights = spared.weights_of(pulled)
+            self._weights = None
         return self._seed, self._pulled
 
     def pull_traceable(self, seeds: Tensor) -> list[Value | None]:

@@ -6,7 +6,7 @@ Seeds are made by NumPy: `jit` takes them as they are, where one operation of JA
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -25,6 +25,21 @@ Array = Any
 _reshape = jax.jit(jnp.reshape, static_argnums=1)
 _transpose = jax.jit(jnp.transpose)
 _take = jax.jit(partial(jnp.take, mode="clip"), static_argnums=2)
+
+
+@cache
+def _itemsize(dtype: Any) -> int:
+    return int(np.dtype(dtype).itemsize)
+
+
+@cache
+def _precision(dtype: Any) -> float:
+    return float(jnp.finfo(dtype).eps)
+
+
+@cache
+def _is_complex(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 
 class JaxArrays:
@@ -127,7 +142,7 @@ class JaxArrays:
         return [self.largest(array) for array in arrays]
 
     def all_finite(self, array: Array) -> bool:
-        return bool(np.all(self.isfinite(array)))
+        return bool(self.isfinite(array).all())
 
     def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
         return jnp.asarray(target).at[at].set(source)
@@ -161,13 +176,13 @@ class JaxArrays:
         return tuple(np.asarray(array)[finite] for array in arrays) if finite.any() else None
 
     def itemsize(self, value: Value) -> int:
-        return int(np.dtype(value.dtype).itemsize)
+        return _itemsize(value.dtype)
 
     def precision(self, value: Value) -> float:
-        return float(jnp.finfo(value.dtype).eps)
+        return _precision(value.dtype)
 
     def is_complex(self, value: Value) -> bool:
-        return bool(jnp.issubdtype(value.dtype, jnp.complexfloating))
+        return _is_complex(value.dtype)
 
     def free_memory(self, value: Value) -> int:
         device = jax.devices()[0]

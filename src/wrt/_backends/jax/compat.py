@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from inspect import signature
 from types import FrameType
 from typing import Any
@@ -150,6 +151,7 @@ def underneath(tracer: Any) -> Any:
     return getattr(tracer, "primal", None) if isinstance(tracer, (ad.JVPTracer, ad.LinearizeTracer)) else None
 
 
+@cache
 def is_differentiable(dtype: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, jax.numpy.inexact))
 

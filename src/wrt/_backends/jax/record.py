@@ -11,12 +11,13 @@ import numpy as np
 
 from wrt._backends.jax import compat, cuts
 from wrt._backends.jax.bare import BareRecord
+from wrt._backends.jax.block import Row
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
 from wrt._backends.jax.models import followed
 from wrt._backends.jax.names import Names
-from wrt._backends.jax.program import Op, Program, Var, between
+from wrt._backends.jax.program import Op, Program, Var, ancestors, between
 from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._backends.jax.sweep import JaxLinear
 from wrt._backends.jax.writes import Buffer, buffer_of
@@ -29,6 +30,7 @@ from wrt._core.where import Where
 from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
 
 KEPT = 16  # linear maps whose residuals are kept for the next question
+FEW = 40  # operations that are looked at before a question is planned
 RUNNING: list[JaxRecord] = []
 
 
@@ -48,6 +50,8 @@ class JaxRecord:
         self.inside = Inside(self)
         self.wide = bool(jax.config.jax_enable_x64)
         self._values: dict[Var, Value] = {}
+        self.asked_before: dict[Any, Any] = {}  # questions that one compiled program answers: see `_run/fused.py`
+        self._rows: dict[tuple[Var, Var], Row | None] = {}
         self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
@@ -110,6 +114,8 @@ class JaxRecord:
 
     def mapped(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
         """A container of the user's with every Value in it wrapped."""
+        if type(tree) is Value:
+            return wrap(tree)
         return jax.tree.map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
 
     def value_of(self, var: Var) -> Value:
@@ -244,7 +250,33 @@ class JaxRecord:
         self._linear[key] = found
         while len(self._linear) > KEPT:
             self._linear.popitem(last=False)
+            self.asked_before.clear()  # these may hold what was just dropped
+            self._rows.clear()
         return found
+
+    def glance(self, y: Value) -> int | None:
+        """How many operations led to y, for the planner; None where they are many or heavy."""
+        ops = ancestors(self.inside.settled(y))
+        heavy = compat.CONTROL | {"conv_general_dilated"}
+        return None if len(ops) > FEW or any(op.name in heavy for op in ops) else len(ops)
+
+    def row(self, y: Value, x: Value, position: int) -> Any:
+        """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
+        key = (y.key, x.key)
+        if key not in self._rows:
+            self._rows[key] = self._row(y, x)
+        known = self._rows[key]
+        if known is None or self.wide != jax.config.jax_enable_x64:
+            return None
+        return known(position)
+
+    def _row(self, y: Value, x: Value) -> Row | None:
+        arrays = self.backend.arrays
+        if x.record is not self or y.key is x.key or arrays.is_complex(y) or arrays.is_complex(x):
+            return None
+        if not (y.key.differentiable and x.key.differentiable):
+            return None
+        return self.linear(y, (x,)).row()
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         return cuts.verdict(y.key, x.key, self.recorder.left)

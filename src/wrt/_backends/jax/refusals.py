@@ -37,14 +37,19 @@ def in_our_words() -> Iterator[None]:
     """Around a plain pass of JAX."""
     try:
         yield
-    except WrtError:
-        raise
     except Exception as error:
-        raise EngineRefused(
-            "JAX could not run this pass",
-            first_line(error),
-            "the original error is chained below; ask around the operation it names, from its output or to its input",
-        ) from error
+        raise said(error) from error
+
+
+def said(error: Exception) -> Exception:
+    """What an error of a plain pass means."""
+    if isinstance(error, WrtError):
+        return error
+    return EngineRefused(
+        "JAX could not run this pass",
+        first_line(error),
+        "the original error is chained below; ask around the operation it names, from its output or to its input",
+    )
 
 
 def first_line(error: Exception) -> str:

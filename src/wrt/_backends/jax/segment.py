@@ -198,12 +198,6 @@ def pull_many(pull: Any, seeds: Any) -> Any:
 
 
 @partial(jax.jit, static_argnames=("shape", "dtype"))
-def pull_row(pull: Any, position: Any, *, shape: Shape, dtype: Any) -> Any:
-    """One row of the Jacobian: for each x an array of its own shape."""
-    return adjoint(pull, written_out(position, shape, dtype))
-
-
-@partial(jax.jit, static_argnames=("shape", "dtype"))
 def pull_rows(pull: Any, positions: Any, *, shape: Shape, dtype: Any) -> Any:
     return jax.vmap(lambda position: adjoint(pull, written_out(position, shape, dtype)))(positions)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from wrt._backends.jax import compat, segment
+from wrt._backends.jax.block import Blocks, Row
 from wrt._backends.jax.program import Op, between
 from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
 from wrt._backends.jax.seeds import OneHot, native, on_cpu
@@ -39,6 +40,7 @@ class JaxLinear:
         self.live = [k for k, reached in enumerate(self.reached) if reached]
         self.segment = segment.Segment.of(ops, y.key, [xs[k].key for k in self.live])
         self.compiled = segment.compiled(self.segment.template)
+        self.block = Blocks(self)
         self._pull: Any = None
         self._probed: tuple[Array, list[Array]] | None = None
         self._arrays: tuple[list[Array], list[Array]] | None = None
@@ -53,7 +55,7 @@ class JaxLinear:
             return [None] * len(self.xs)
         if rung == COLUMNS:
             return self._placed(self._pull_columns(seeds))
-        backwards = self._linearized()
+        backwards = self.linearized()
         if seeds.shape[0] == 1:
             return self._placed(self._plain(backwards, native(seeds)))
         if rung == VMAP:
@@ -76,24 +78,20 @@ class JaxLinear:
             self._probed = probe.copy(), found
         return found
 
-    def row(self, position: int) -> Array | None:
-        """The plain, unbatched row of a single x, in its shape; None where no path leads there."""
-        if not self.live:
+    def row(self) -> Row | None:
+        """One row of a single x after another; None where no path leads there, or no backward pass exists."""
+        if not self.live or self.pull_rungs == (COLUMNS,):
             return None
-        if self.pull_rungs == (COLUMNS,):
-            (found,) = self.pull(self.record.backend.arrays.one_hot(self.y, np.array([position])), COLUMNS)
-            return None if found is None else found[0]
-        backwards = self._linearized()
         with in_our_words():
-            return segment.pull_row(backwards, position, shape=self.y.shape, dtype=self.y.dtype)[0]
+            return Row(self)
 
-    def _linearized(self) -> Any:
+    def linearized(self) -> Any:
         if self._pull is None:
             with in_our_words():
-                self._pull = self.compiled.linearize(*self._numbers())
+                self._pull = self.compiled.linearize(*self.numbers())
         return self._pull
 
-    def _numbers(self) -> tuple[list[Array], list[Array]]:
+    def numbers(self) -> tuple[list[Array], list[Array]]:
         """The values of xs and of everything else the segment reads; an x behind another one starts from no move."""
         if self._arrays is None:
             template = self.segment.template
@@ -149,19 +147,19 @@ class JaxLinear:
             if rung == TRANSPOSED:
                 return self._push_transposed({k: native(t) for k, t in given.items()}, count)
             if count == 1:
-                return self.compiled.push(*self._numbers(), {k: native(t)[0] for k, t in given.items()})[None]
+                return self.compiled.push(*self.numbers(), {k: native(t)[0] for k, t in given.items()})[None]
             if rung == VMAP and len(given) == 1 and isinstance(first := given[next(iter(given))], OneHot):
-                return self.compiled.push_columns(*self._numbers(), next(iter(given)), first.positions)
+                return self.compiled.push_columns(*self.numbers(), next(iter(given)), first.positions)
             given = {k: native(t) for k, t in given.items()}
             if rung == VMAP:
-                return self.compiled.push_many(*self._numbers(), given)
+                return self.compiled.push_many(*self.numbers(), given)
             each = [{k: t[j] for k, t in given.items()} for j in range(count)]
-            return jax.numpy.stack([self.compiled.push(*self._numbers(), one) for one in each])
+            return jax.numpy.stack([self.compiled.push(*self.numbers(), one) for one in each])
         except Exception as error:
             raise CannotBatch(first_line(error)) from error
 
     def _push_transposed(self, given: dict[int, Array], count: int) -> Array:
-        backwards = self._linearized()
+        backwards = self.linearized()
         like = np.zeros(self.y.shape, self.y.dtype)
         zeros = [np.zeros(self.xs[k].shape, self.xs[k].dtype) for k in self.live]
         pushed = [

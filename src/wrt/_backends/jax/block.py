@@ -1,0 +1,144 @@
+"""A block of the Jacobian and its proof as one compiled program.
+
+An operation of JAX outside `jit` takes longer to set up than a small network takes to run. So all rows (or columns), the
+engine's own unbatched pull of a random probe, and what the two differ by come out of one call, and nothing else is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from wrt._backends.jax.refusals import said
+from wrt._backends.jax.seeds import written_out
+from wrt._backends.jax.segment import adjoint
+from wrt._core.index import Positions, Shape
+from wrt._core.pattern import Way
+
+if TYPE_CHECKING:
+    from wrt._backends.jax.segment import Template
+    from wrt._backends.jax.sweep import JaxLinear
+
+Array = Any
+Proven = tuple[Array, tuple[float, float, float]]
+"""(m, n), and the largest of |u| @ |J|, of the engine's u @ J, and of what the two u @ J differ by."""
+
+MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
+
+
+class Blocks:
+    """The blocks of one linear map: set up at the first question about each, then one call."""
+
+    def __init__(self, linear: JaxLinear) -> None:
+        self.linear = linear
+        self._ready: dict[tuple[Way, bytes | None], Callable[[], Any] | None] = {}
+
+    def __call__(self, rows: Positions | None, way: Way, weights: npt.NDArray[np.float64]) -> Proven | None:
+        """The rows at these positions (None: all of them); None where no such program can be had."""
+        key = (way, None if rows is None else rows.tobytes())
+        if key not in self._ready:
+            self._ready[key] = self._set_up(rows, way, weights)
+        run = self._ready[key]
+        if run is None:
+            return None
+        try:
+            block, told = run()
+        except Exception:  # an operation without a rule for batches: other ways are left
+            self._ready[key] = None
+            return None
+        summed, said, residual = np.asarray(told).tolist()
+        return block, (summed, said, residual)
+
+    def _set_up(self, rows: Positions | None, way: Way, weights: npt.NDArray[np.float64]) -> Callable[[], Any] | None:
+        linear = self.linear
+        y = linear.y
+        if len(linear.xs) != 1 or len(linear.live) != 1 or "vmap" not in linear.pull_rungs:
+            return None
+        x = linear.xs[0]
+        lines = weights.shape[1] if way == "pull" else x.size
+        if lines * max(y.size, x.size) * np.dtype(y.dtype).itemsize > MOST_BYTES:
+            return None
+        places = np.arange(y.size) if rows is None else rows
+        given = jax.device_put((places, weights[0].astype(np.float32)))
+        everything = rows is None
+        if way == "pull":
+            leaves, structure = jax.tree.flatten(linear.linearized())
+            by_rows = _by_rows(structure, y.shape, y.dtype, everything)
+            return lambda: by_rows(*given, *leaves)
+        xs, others = jax.device_put(linear.numbers())
+        by_columns = _by_columns(linear.segment.template, everything)
+        return lambda: by_columns(*given, xs, others)
+
+
+class Row:
+    """One row of the Jacobian, by the engine's own unbatched pull: one call for each position."""
+
+    __slots__ = ("leaves", "program")
+
+    def __init__(self, linear: JaxLinear) -> None:
+        leaves, structure = jax.tree.flatten(linear.linearized())
+        self.leaves: list[Array] = leaves
+        self.program = _row(structure, linear.y.shape, linear.y.dtype)
+
+    def __call__(self, position: int) -> Array:
+        """In x's own shape."""
+        try:
+            return self.program(position, *self.leaves)
+        except Exception as error:
+            raise said(error) from error
+
+
+@lru_cache(maxsize=256)
+def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
+    def program(place: Array, *leaves: Array) -> Array:
+        return adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))[0]
+
+    return jax.jit(program)
+
+
+@lru_cache(maxsize=256)
+def _by_rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Callable[..., Any]:
+    def program(places: Array, weights: Array, *leaves: Array) -> Any:
+        pull = jax.tree.unflatten(structure, leaves)
+        rows = jnp.arange(len(places)) if everything else places
+        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(rows)
+        return _proven(block.reshape(len(places), -1), places, weights, pull, shape, dtype)
+
+    return jax.jit(program)
+
+
+@lru_cache(maxsize=256)
+def _by_columns(template: Template, everything: bool) -> Callable[..., Any]:
+    def program(places: Array, weights: Array, xs: Sequence[Array], others: Sequence[Array]) -> Any:
+        y = lambda x: template([x], others)
+        (x,) = xs
+        made, pull = jax.vjp(y, x)
+
+        def column(place: Array) -> Array:
+            return jax.jvp(y, (x,), (written_out(place, x.shape, x.dtype),))[1]
+
+        block = jax.vmap(column, out_axes=-1)(jnp.arange(x.size)).reshape(-1, x.size)
+        block = (block if everything else block[places]).astype(x.dtype)
+        return _proven(block, places, weights, pull, made.shape, made.dtype)
+
+    return jax.jit(program)
+
+
+def _proven(block: Array, places: Array, weights: Array, pull: Any, shape: Shape, dtype: Any) -> Any:
+    """The block, and the random probe of it beside the engine's plain pull."""
+    seed = jnp.zeros(int(np.prod(shape)), weights.dtype).at[places].add(weights).astype(dtype).reshape(shape)
+    (expected,) = adjoint(pull, seed)
+    wide = jnp.promote_types(block.dtype, jnp.float32)
+    weights = seed.reshape(-1)[places].astype(wide)  # as the engine got them, rounded
+    rows = block.astype(wide)
+    got = jnp.matmul(weights, rows, precision="highest")
+    size = jnp.matmul(jnp.abs(weights), jnp.abs(rows), precision="highest")
+    expected = expected.reshape(-1).astype(wide)
+    told = [jnp.max(size), jnp.max(jnp.abs(expected)), jnp.max(jnp.abs(got - expected))]
+    return block, jnp.stack(told)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Compressed", "Cut", "Direct", "Plan", "Way"]
+__all__ = ["Compressed", "Cut", "Direct", "Patches", "Plan", "Way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,19 @@ class Cut:
     way: Way = "pull"
 
 
-Plan: TypeAlias = Direct | Compressed | Cut
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches:
+    """Sweep only what of every layer lies between the rows and the columns that were asked for.
+
+    `hooks` counts the hooks that had been set when the engine itself proved the same program.
+    """
+
+    passes: int
+    share: float
+    because: str
+    hooks: int = -1
+    strategy: Literal["cone"] = "cone"
+    way: Way = "pull"
+
+
+Plan: TypeAlias = Direct | Compressed | Cut | Patches

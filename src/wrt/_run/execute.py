@@ -20,7 +20,7 @@ from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
-from wrt._run.planned import planned_block, worth_planning
+from wrt._run.planned import planned_block
 from wrt._run.row import plain_row, row_report
 
 
@@ -140,7 +140,7 @@ def raise_unless_independent(ask: Ask) -> None:
 def _run(ask: Ask) -> Answer | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     report = Report()
-    swept = planned_block(ask, linear, report) if worth_planning(ask) else None
+    swept = planned_block(ask, linear, report)
     if swept is None and min(ask.m, ask.n) >= FEWEST and not report.fallbacks:
         straight = whole(ask)
         if straight is not None:

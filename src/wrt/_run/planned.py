@@ -22,6 +22,7 @@ from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
 from wrt._run.compressed import Passes, probe, sweep_compressed
+from wrt._run.cone import may_be_local, sweep_cone
 from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
@@ -32,7 +33,7 @@ QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone
 
 
 def worth_planning(ask: Ask) -> bool:
-    """Whether the question is large enough for planning to pay."""
+    """Whether the question is large enough for fewer passes than rows or columns to pay."""
     arrays = ask.y.record.backend.arrays
     if min(ask.m, ask.n) < FEWEST or current().way is not None or not hasattr(arrays, "scatter"):
         return False
@@ -41,6 +42,9 @@ def worth_planning(ask: Ask) -> bool:
 
 def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     """The (m, n) block by the best plan; None where only a direct sweep is left."""
+    patch = sweep_cone(ask, linear, report) if may_be_local(ask) else None
+    if patch is not None or not worth_planning(ask):
+        return patch
     found = Planned(ask, linear, report).answer()
     if found is None or isinstance(found, Swept):
         return found
@@ -184,7 +188,7 @@ def trusted(ask: Ask) -> bool:
 def solve(ask: Ask, report: Report) -> Array | None:
     """A factor of a larger question: planned like any other, proven only as part of the whole."""
     linear = ask.y.record.linear(ask.y, ask.x.values)
-    swept = planned_block(ask, linear, report) if worth_planning(ask) else None
+    swept = planned_block(ask, linear, report)
     if swept is None and ask.m > 1:
         flow = _flow_of(ask)
         if flow is not None and pays(flow, ask.m, ask.n):

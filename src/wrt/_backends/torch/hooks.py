@@ -12,6 +12,27 @@ from wrt._backends.torch import compat
 from wrt._core.spoken import called
 from wrt._core.value import Side
 
+_SET = [0]
+
+
+def hooks_set() -> int:
+    """How many times a hook was put on a tensor, as far as it lives or was put there since this was first asked.
+
+    A pull that does not pass the engine must know: hooks change gradients, and autograd does not tell who has one.
+    """
+    original = torch.Tensor.register_hook
+    if not getattr(original, "_wrt_counts", False):
+
+        def register_hook(self: torch.Tensor, hook: Any) -> Any:
+            _SET[0] += 1
+            return original(self, hook)
+
+        register_hook.__doc__ = original.__doc__
+        register_hook._wrt_counts = True  # type: ignore[attr-defined]
+        torch.Tensor.register_hook = register_hook
+        _SET[0] += len(_tensors_with_hooks())
+    return _SET[0]
+
 
 def hook_notes(start: Any, x: Side) -> Iterator[str]:
     """One sentence for each tensor or module with hooks between here and x; walks the graph, so only on request."""

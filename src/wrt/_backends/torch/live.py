@@ -12,14 +12,15 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, cuts
 from wrt._backends.torch.arrays import unit
-from wrt._backends.torch.hooks import hook_notes
+from wrt._backends.torch.cone import Cone, cone
+from wrt._backends.torch.hooks import hook_notes, hooks_set
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear, row
 from wrt._backends.torch.trusted import trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
-from wrt._core.index import Elements
+from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Backend
 from wrt._core.spoken import called
 from wrt._core.value import Part, Side, Value
@@ -116,6 +117,14 @@ class LiveRecord:
     def trusted(self, y: Value) -> bool:
         """Whether the batches of every operation that led to y are known to be right."""
         return trusted(y)
+
+    def cone(self, y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
+        """The patches of every layer between these rows and columns; None where the map is not known to be local."""
+        return cone(y, rows, x, columns)
+
+    def hooks(self) -> int:
+        """A number that changes when a hook is put on a tensor."""
+        return hooks_set()
 
     def glance(self, y: Value) -> int | None:
         """How many operations led to y, where they are few and y is no product whose weights could be a start."""

@@ -1,0 +1,117 @@
+"""Rows and columns of local maps, through patches: the same numbers as a row loop, for every operation of the tables."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from wrt import d
+from wrt._backends.torch import local
+from wrt._planner import warm
+from wrt._planner.strategies import cone as strategy
+
+
+@pytest.fixture(autouse=True)
+def patches_always_pay(monkeypatch):
+    monkeypatch.setattr(strategy, "QUICK", 0.0)
+    monkeypatch.setattr(strategy, "GAIN", 1e9)
+    monkeypatch.setattr("wrt._run.cone.LARGE", 0)
+    warm.forget()
+    yield
+    warm.forget()
+
+
+def weights(*shape):
+    made = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+    return (made / 3).requires_grad_()
+
+
+def conv(x, channels=2, size=3, **options):
+    return F.conv2d(x, weights(channels, x.shape[1], size, size), weights(channels), **options)
+
+
+UNARY = {
+    "Tanh": torch.tanh, "Relu": F.relu, "Sigmoid": torch.sigmoid, "Gelu": F.gelu, "Silu": F.silu, "Elu": F.elu,
+    "Softplus": F.softplus, "LeakyRelu": F.leaky_relu, "Hardtanh": F.hardtanh, "Hardswish": F.hardswish, "Mish": F.mish,
+    "Exp": torch.exp, "Log": lambda x: (x * x + 1).log(), "Sin": torch.sin, "Cos": torch.cos, "Abs": torch.abs,
+    "Sqrt": lambda x: (x * x + 1).sqrt(), "Neg": torch.neg, "Reciprocal": lambda x: (x * x + 1).reciprocal(),
+    "Clone": torch.clone, "Erf": torch.erf, "Log1P": lambda x: (x * x).log1p(), "Expm1": torch.expm1,
+    "Add": lambda x: x + 2 * x, "Sub": lambda x: x.sin() - x, "Mul": lambda x: x * x.cos() * 3,
+    "Div": lambda x: x.sin() / (x * x + 2), "Pow": lambda x: x**3,
+}  # fmt: skip
+MAPS = {
+    **{name: lambda x, f=f: conv(f(conv(x, padding=1)), padding=1) for name, f in UNARY.items()},
+    "no padding": lambda x: conv(torch.tanh(conv(x))),
+    "strided": lambda x: conv(torch.tanh(conv(x, stride=2, padding=1)), stride=2, padding=1),
+    "strided without padding": lambda x: conv(conv(x, stride=3, size=2).tanh(), padding=2),
+    "dilated": lambda x: conv(torch.tanh(conv(x, dilation=2, padding=2)), padding=1, dilation=3),
+    "uneven kernel": lambda x: F.conv2d(x, weights(3, 2, 5, 2), padding=(1, 0), stride=(1, 2)).sin(),
+    "skip": lambda x: x + conv(torch.tanh(conv(x, padding=1)), padding=1),
+    "two branches": lambda x: conv(x, size=5, padding=2).sin() * conv(x, padding=1),
+    "one axis": lambda x: F.conv1d(x[:, :, 7], weights(3, 2, 5), padding=2).tanh(),
+    "unsqueezed": lambda x: conv(x[0].unsqueeze(0), padding=1).squeeze(0).unsqueeze(1),
+    "selected": lambda x: conv(torch.cat([x, 2 * x]).detach()[1:] * x, padding=1)[0, 1],
+}
+
+
+def asked(f, seed=0):
+    x = torch.randn(1, 2, 14, 15, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    return f(x), x
+
+
+def check(y, x, rows, columns):
+    some = y[rows].reshape(-1)
+    truth = torch.stack([torch.autograd.grad(one, x, retain_graph=True)[0][columns].reshape(-1) for one in some])
+    J = d(y)[rows] / d(x)[columns]
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-13)
+    assert not J.value.requires_grad
+    assert not J.explain().fallbacks
+    return J.explain().strategy
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_patch_says_what_the_row_loop_says(name):
+    y, x = asked(MAPS[name])
+    rows = (*(-1,) * (y.dim() - 2), slice(1, 10, 3), slice(1, 4))
+    for columns in [(0, slice(None), slice(5, 8), slice(6, 9)), (0, 1, slice(0, 2), slice(13, 15)), (0, 0, slice(2, 9, 3))]:
+        assert check(y, x, rows, columns) in ("cone", "direct")  # direct: they cannot meet
+    assert check(y, x, rows, (0, slice(None), slice(1, 13))) == "cone"
+
+
+def test_every_operation_of_the_table_was_tried():
+    assert {f"{name}Backward0" for name in UNARY} == local.ELEMENTWISE
+
+
+def test_an_operation_that_mixes_is_not_taken_for_local():
+    y, x = asked(lambda x: conv(F.layer_norm(conv(x, padding=1), (14, 15)), padding=1))
+    assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(4, 6))) != "cone"
+
+
+def test_weights_made_of_x_are_no_weights():
+    y, x = asked(lambda x: F.conv2d(x, weights(2, 2, 3, 3) * x.mean()).sin())
+    assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(4, 6))) != "cone"
+
+
+def test_a_broadcast_is_no_elementwise_operation():
+    y, x = asked(lambda x: conv(x * x[:, :, :1].sin(), padding=1))
+    assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(0, 6))) != "cone"
+
+
+def test_a_hook_makes_the_engine_prove_it():
+    y, x = asked(lambda x: hooked(conv(x, padding=1)).sin())
+    J = d(y)[0, 0, 3:5] / d(x)[0, 0, 4:6]
+    truth = torch.stack([torch.autograd.grad(v, x, retain_graph=True)[0][0, 0, 4:6] for v in y[0, 0, 3:5].reshape(-1)])
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-13)
+    assert "whole passes" in " ".join(J.explain().fallbacks)
+
+
+def hooked(h):
+    h.register_hook(lambda g: 3 * g)
+    return h
+
+
+def test_a_patch_takes_no_call_of_the_whole():
+    y, x = asked(MAPS["Tanh"])
+    J = d(y)[0, 0, 3:5] / d(x)[0, 0, 4:6]
+    _ = J.value
+    assert J.explain().strategy == "cone"
+    assert "% of what a pass touches" in J.explain().because

@@ -106,9 +106,9 @@ def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
 def _by_rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Callable[..., Any]:
     def program(places: Array, weights: Array, *leaves: Array) -> Any:
         pull = jax.tree.unflatten(structure, leaves)
-        rows = jnp.arange(len(places)) if everything else places
+        rows = jnp.arange(len(weights)) if everything else places
         (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(rows)
-        return _proven(block.reshape(len(places), -1), places, weights, pull, shape, dtype)
+        return _proven(block.reshape(len(weights), -1), None if everything else places, weights, pull, shape, dtype)
 
     return jax.jit(program)
 
@@ -125,20 +125,22 @@ def _by_columns(template: Template, everything: bool) -> Callable[..., Any]:
 
         block = jax.vmap(column, out_axes=-1)(jnp.arange(x.size)).reshape(-1, x.size)
         block = (block if everything else block[places]).astype(x.dtype)
-        return _proven(block, places, weights, pull, made.shape, made.dtype)
+        return _proven(block, None if everything else places, weights, pull, made.shape, made.dtype)
 
     return jax.jit(program)
 
 
-def _proven(block: Array, places: Array, weights: Array, pull: Any, shape: Shape, dtype: Any) -> Any:
+def _proven(block: Array, places: Array | None, weights: Array, pull: Any, shape: Shape, dtype: Any) -> Any:
     """The block, and the random probe of it beside the engine's plain pull."""
-    seed = jnp.zeros(int(np.prod(shape)), weights.dtype).at[places].add(weights).astype(dtype).reshape(shape)
-    (expected,) = adjoint(pull, seed)
+    weights = weights.astype(dtype)  # as the engine gets them, rounded
+    if places is not None:
+        seed = jnp.zeros(int(np.prod(shape)), dtype).at[places].add(weights)
+    else:
+        seed = weights
+    (expected,) = adjoint(pull, seed.reshape(shape))
     wide = jnp.promote_types(block.dtype, jnp.float32)
-    weights = seed.reshape(-1)[places].astype(wide)  # as the engine got them, rounded
-    rows = block.astype(wide)
+    rows, weights, expected = block.astype(wide), weights.astype(wide), expected.reshape(-1).astype(wide)
     got = jnp.matmul(weights, rows, precision="highest")
     size = jnp.matmul(jnp.abs(weights), jnp.abs(rows), precision="highest")
-    expected = expected.reshape(-1).astype(wide)
     told = [jnp.max(size), jnp.max(jnp.abs(expected)), jnp.max(jnp.abs(got - expected))]
     return block, jnp.stack(told)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from wrt._core.finding import Finding
+from wrt._core.report import Report
 from wrt._microscope import encode
 from wrt._microscope.encode import Numbers
 from wrt._microscope.graph import short
@@ -123,7 +124,7 @@ def afford(J: Derivative, passes: int, shape: tuple[int, ...], limits: Limits) -
 def _reply(found: Found, y: Side, x: Side, seconds: float) -> dict[str, Any]:
     data = encode.real(found.data)
     covered = x if found.over == "source" else y
-    explained = found.J.explain()
+    ran = report(found.J)
     reply = {
         "kind": found.kind,
         "over": found.over,
@@ -134,9 +135,9 @@ def _reply(found: Found, y: Side, x: Side, seconds: float) -> dict[str, Any]:
         "reduced": found.reduced,
         "python": found.python,
         "plan": plan(found.J),
-        "certificate": str(found.J.certificate) if found.J.certificate is not None else None,
+        "certificate": None if ran is None or ran.certificate is None else str(ran.certificate),
         "seconds": seconds,
-        "passes": explained.passes if explained.ran else 0,
+        "passes": 0 if ran is None else ran.passes,
         "connected": found.J.connected,
         "finding": None,
         "note": "complex: the size of each derivative is shown" if found.data.dtype.kind == "c" else None,
@@ -147,10 +148,16 @@ def _reply(found: Found, y: Side, x: Side, seconds: float) -> dict[str, Any]:
     return reply
 
 
+def report(J: Derivative) -> Report | None:
+    """What ran; `explain()` would also look for hooks in the whole program, too slow for a click."""
+    return J.known.report if J.known is not None else J._report
+
+
 def plan(J: Derivative) -> dict[str, Any]:
-    """`explain()`, in a form that JSON can hold."""
-    told = J.explain().to_dict()
-    return {key: encode.number(one) if isinstance(one, float) else one for key, one in told.items()}
+    """What ran, in a form that JSON can hold."""
+    ran = report(J)
+    told: dict[str, Any] = {"question": f"{J.ask.m} x {J.ask.n} entries", "shape": list(J.shape)}
+    return told | ({} if ran is None else ran.to_dict())
 
 
 def _cut(J: Derivative, y: Side, x: Side, error: NoPath, seconds: float) -> dict[str, Any]:

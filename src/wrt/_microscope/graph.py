@@ -9,7 +9,6 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node, Tensor
 from wrt._core.where import Where
 from wrt._microscope.naming import Names
-from wrt._notation.trace import Trace
 from wrt._why.cause import by_operation, causes, key
 from wrt._why.paths import SHAPE_ONLY
 
@@ -19,8 +18,7 @@ FLOATS = ("float", "double", "half", "complex")
 class Drawn:
     """Makes the reply to `graph`."""
 
-    def __init__(self, t: Trace, graph: Graph, names: Names, *, sources: bool) -> None:
-        self.t = t
+    def __init__(self, graph: Graph, names: Names, *, sources: bool) -> None:
         self.graph = graph
         self.names = names
         self.sources = sources
@@ -40,7 +38,7 @@ class Drawn:
         node = self.graph.producer(tensor.id)
         name = self.names.best(tensor.id)
         what = kind(self.graph, tensor, name, self.names)
-        shape, dtype = shape_and_dtype(self.t, tensor, name)
+        shape, dtype = shape_and_dtype(self.names, tensor, name)
         given = () if node is None else node.inputs
         return {
             "id": tensor.id,
@@ -110,11 +108,11 @@ def blamed(node: Node) -> dict[str, Any]:
     return {"cause": slug or "cut", "sentence": words, "line": None if node.where is None else node.where.line}
 
 
-def shape_and_dtype(t: Trace, tensor: Tensor, name: str | None) -> tuple[tuple[int, ...], str]:
+def shape_and_dtype(names: Names, tensor: Tensor, name: str | None) -> tuple[tuple[int, ...], str]:
     """Of a variable of TensorFlow, which is a handle in the graph, what the handle stands for."""
     if tensor.dtype != "resource" or name is None:
         return tensor.shape, tensor.dtype
-    held = t[name]
+    held = names.handle(name)
     return held.shape, str(held.dtype).removeprefix("<dtype: '").removesuffix("'>")
 
 
@@ -130,13 +128,20 @@ def _variables_read(graph: Graph) -> dict[int, int]:
 def kind(graph: Graph, tensor: Tensor, name: str | None, names: Names) -> str:
     """What a value is in the run."""
     if tensor.node is None:
-        given = tensor.id in graph.inputs
-        if tensor.requires_grad and name is not None and "." in name and not name.endswith(".input"):
+        if tensor.id in names.given:
+            return "input"
+        if tensor.requires_grad and name is not None and _owned(name, names):
             return "parameter"
-        return "input" if name is not None and given else "constant"
+        return "input" if name is not None and tensor.id in graph.inputs and not names.given else "constant"
     if graph.nodes[tensor.node].op.startswith("Parameter"):
         return "parameter"
     return "module-output" if name in names.modules else "value"
+
+
+def _owned(name: str, names: Names) -> bool:
+    """Whether a leaf is a parameter: a function was given none of them, a block of code has modules that own them."""
+    owner, _, last = name.rpartition(".")
+    return bool(names.given) or owner in names.modules or last in ("weight", "bias", "kernel", "gamma", "beta")
 
 
 def label(name: str | None, what: str) -> str:

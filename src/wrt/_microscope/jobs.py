@@ -19,6 +19,7 @@ from wrt.errors import TooLarge, WrtError
 
 WAITING = 16  # questions in the queue, the one that runs included
 KEPT = 64  # answers that nobody has fetched yet
+IDLE = 30.0  # seconds without a question after which the thread ends
 PATIENCE = 120.0  # seconds after which an answer that nobody fetched is forgotten
 
 
@@ -64,15 +65,17 @@ class Job:
 
 
 class Worker:
-    """Runs jobs one after the other, in the context (`wrt.options`) in which it was made."""
+    """Runs jobs one after the other, in the context (`wrt.options`) in which it was made.
+
+    Its thread starts with the first job and ends when nothing was asked for a while: a page nobody looks at costs none.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Job | None] = queue.Queue()
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._context = contextvars.copy_context()
-        self._thread = threading.Thread(target=self._context.run, args=(self._loop,), name="wrt-microscope", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], Any], **hooks: Any) -> Job:
         job = Job(work, **hooks)
@@ -83,7 +86,11 @@ class Worker:
                     f"{WAITING} questions are waiting already", "one is answered at a time", "wait, or cancel some of them"
                 )
             self._jobs[job.id] = job
-        self._queue.put(job)
+            self._queue.put(job)
+            if self._thread is None:
+                run = self._context.copy().run
+                self._thread = threading.Thread(target=run, args=(self._loop,), name="wrt-microscope", daemon=True)
+                self._thread.start()
         return job
 
     def find(self, number: Any) -> Job | None:
@@ -104,7 +111,11 @@ class Worker:
         with self._lock:
             for job in self._jobs.values():
                 job.stop = True
-        self._queue.put(None)
+            thread = self._thread
+            if thread is not None:
+                self._queue.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
 
     def _forget(self) -> None:
         now = time.monotonic()
@@ -114,7 +125,17 @@ class Worker:
             self._jobs.pop(one.id, None)
 
     def _loop(self) -> None:
-        while (job := self._queue.get()) is not None:
+        while True:
+            try:
+                job = self._queue.get(timeout=IDLE)
+            except queue.Empty:
+                job = None
+            if job is None:
+                with self._lock:
+                    if self._queue.empty():
+                        self._thread = None
+                        return
+                continue
             self._run(job)
 
     def _run(self, job: Job) -> None:

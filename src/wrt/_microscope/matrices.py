@@ -9,7 +9,7 @@ import numpy as np
 
 from wrt._core.index import Elements
 from wrt._microscope import encode
-from wrt._microscope.answer import plan
+from wrt._microscope.answer import plan, report
 from wrt._microscope.encode import Numbers
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
@@ -24,7 +24,7 @@ def matrix(t: Trace, y: tuple[str, Handle], x: tuple[str, Handle]) -> dict[str, 
     factors = _narrow(t, y[1], x[1])
     if factors is not None:
         left, right = factors
-        form = {"form": "lowrank", "u": encode.array(left), "v": encode.array(right)}
+        form = {"kind": "factors", "factors": {"left": encode.array(left), "right": encode.array(right)}}
         J = d(y[1])[_first(y[1])] / d(x[1])
         return _told(y, x, J, form)
     J = d(y[1]) / d(x[1])
@@ -35,7 +35,8 @@ def matrix(t: Trace, y: tuple[str, Handle], x: tuple[str, Handle]) -> dict[str, 
 
 def bytes_of(form: dict[str, Any]) -> int:
     """Characters of its arrays."""
-    return sum(len(one["base64"]) for one in form.values() if isinstance(one, dict) and "base64" in one)
+    inner = form[form["kind"]]
+    return sum(len(one["base64"]) for one in ([inner] if "base64" in inner else inner.values()))
 
 
 def dense_bytes(y: Handle, x: Handle) -> int:
@@ -48,15 +49,15 @@ def _smaller(dense: Numbers) -> dict[str, Any]:
     entries = int(np.count_nonzero(dense))
     size = dense.dtype.itemsize
     if entries * (size + 4) + 4 * (dense.shape[0] + 1) >= dense.size * size:
-        return {"form": "dense", "data": encode.array(dense)}
+        return {"kind": "dense", "dense": encode.array(dense)}
     at_row, at_column = np.nonzero(dense)
     starts = np.searchsorted(at_row, np.arange(dense.shape[0] + 1))
-    return {
-        "form": "sparse",
+    sparse = {
         "indptr": encode.array(starts, "i32"),
         "indices": encode.array(at_column, "i32"),
-        "data": encode.array(dense[at_row, at_column]),
+        "values": encode.array(dense[at_row, at_column]),
     }
+    return {"kind": "sparse", "sparse": sparse}
 
 
 def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
@@ -89,13 +90,13 @@ def _first(handle: Handle) -> tuple[int, ...]:
 def _told(y: tuple[str, Handle], x: tuple[str, Handle], J: Any, form: dict[str, Any]) -> dict[str, Any]:
     value, elements = y[1].__wrt_differential__()
     rows = None if elements.everything else [int(k) for k in elements.positions]
+    ran = report(J)
     return {
         "target": {"name": y[0], "shape": list(value.shape)},
         "source": {"name": x[0], "shape": list(x[1].shape)},
         "rows": rows,
         "plan": plan(J),
-        "certificate": str(J.certificate) if J.certificate is not None else None,
-        "connected": bool(J.connected),
+        "certificate": None if ran is None or ran.certificate is None else str(ran.certificate),
         **form,
     }
 

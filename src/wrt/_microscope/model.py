@@ -20,9 +20,10 @@ from wrt._microscope.question import Side, index, name_in, side
 from wrt._microscope.reasons import reasons
 from wrt._microscope.start import Start, start
 from wrt._microscope.views import view
+from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
-from wrt.errors import NotRecorded, TooLarge, UnknownName
+from wrt.errors import NotRecorded, TooLarge, UnknownName, WrtError
 
 PROTOCOL = 1
 LARGEST = 4_000_000  # numbers of one tensor that are sent at once
@@ -86,13 +87,25 @@ class Microscope:
             "sources": self.start.sources,
             "default": {"target": self.start.target, "source": self.start.source, "index": self.start.index},
             "limits": {"passes": self.limits.passes, "bytes": self.limits.bytes},
-            "note": self.start.note,
+            "note": self.start.note or self._met,
             "verbs": sorted(self._verbs) if self.computes else None,
         }
 
     @cached_property
+    def _met(self) -> str | None:
+        """Hooks and the like between the first target and source: looked for once, since it takes a while."""
+        if self.start.target is None or self.start.source is None:
+            return None
+        try:
+            J = d(self.names.handle(self.start.target)) / d(self.names.handle(self.start.source))
+            notes = J.ask.y.record.notes(J.ask.y, J.ask.x)
+        except WrtError:
+            return None
+        return "; ".join(notes) or None
+
+    @cached_property
     def _graph(self) -> dict[str, Any]:
-        return Drawn(self.t, self.plain, self.names, sources=self.sources).reply()
+        return Drawn(self.plain, self.names, sources=self.sources).reply()
 
     def graph(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._graph
@@ -101,11 +114,11 @@ class Microscope:
 
     def tensor(self, args: dict[str, Any]) -> dict[str, Any]:
         name = name_in(args)
-        handle = self.t[name]
+        handle = self.names.handle(name)
         chosen = index(args.get("index"), handle.shape)
         number = self.names.number(name)
         known = self.plain.tensors.get(-1 if number is None else number)
-        shape, dtype = (handle.shape, str(handle.dtype)) if known is None else shape_and_dtype(self.t, known, name)
+        shape, dtype = (handle.shape, str(handle.dtype)) if known is None else shape_and_dtype(self.names, known, name)
         what = "value" if known is None else kind(self.plain, known, self.names.best(known.id), self.names)
         seen = view(
             shape, integer=not is_float(dtype), tokens=self.length, last=self.plain.framework != "torch",
@@ -136,7 +149,7 @@ class Microscope:
 
     def sizes(self, args: dict[str, Any]) -> dict[str, Any]:
         """How large the gradient of what is selected is at every value it passes: one pass of the engine where it can."""
-        y = side(self.t, args.get("target"))
+        y = side(self.names, args.get("target"))
         started = time.perf_counter()
         found = {str(k): told for k, told in self._sizes(y)}
         return {"target": args.get("target"), "sizes": found, "seconds": time.perf_counter() - started}
@@ -167,15 +180,15 @@ class Microscope:
     # ---------------------------------------------------------------- derivatives
 
     def derivative(self, args: dict[str, Any]) -> dict[str, Any]:
-        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        y, x = side(self.names, args.get("target")), side(self.names, args.get("source"))
         return derivative(y, x, args.get("reduce"), self.limits)
 
     def map(self, args: dict[str, Any]) -> dict[str, Any]:
-        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        y, x = side(self.names, args.get("target")), side(self.names, args.get("source"))
         return overview(y, x, args.get("keep"), self.limits)
 
     def why(self, args: dict[str, Any]) -> dict[str, Any]:
-        y, x = side(self.t, args.get("target")), side(self.t, args.get("source"))
+        y, x = side(self.names, args.get("target")), side(self.names, args.get("source"))
         return reasons(y, x, sources=self.sources)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wrt._core.graph import Graph
-from wrt._notation.trace import Trace
+from wrt._notation.trace import Handle, Trace
 
 MADE_UP = ("()", ".input")  # what a function gave, what a module was given: words of wrt's, not of the user's
 
@@ -16,6 +17,7 @@ class Names:
 
     def __init__(self, t: Trace) -> None:
         graph = t.graph
+        self.t = t
         self.modules = modules(graph)
         self._of: dict[int, list[str]] = {}
         self._number: dict[str, int] = {}
@@ -27,6 +29,15 @@ class Names:
                     self._of[number].append(name)
         for found in self._of.values():
             found.sort(key=self._rank)
+        self.given: set[int | None] = {t._one.numbered(one.__wrt_differential__()[0]) for _, one in ends(t, "inputs")}
+        self._ends: dict[str, tuple[Handle, str]] = {}
+        for which in ("output", "inputs"):
+            for text, handle in ends(t, which):
+                at = t._one.numbered(handle.__wrt_differential__()[0])
+                if at is not None and at in graph.tensors and not self.of(at) and text not in self._number:
+                    self._ends[text] = (handle, f"t.{text}")
+                    self._number[text] = at
+                    self._of[at] = [text]
 
     def of(self, number: int) -> list[str]:
         return self._of.get(number, [])
@@ -35,6 +46,14 @@ class Names:
         found = self.of(number)
         return found[0] if found else None
 
+    def handle(self, name: str) -> Handle:
+        """The value itself: by its name, or as what the function gave where that has none."""
+        return self._ends[name][0] if name in self._ends else self.t[name]
+
+    def python(self, name: str) -> str:
+        """How a user reaches it: `t["conv1"]`, `t.output[0]`."""
+        return self._ends[name][1] if name in self._ends else f"t[{quoted(name)}]"
+
     def number(self, name: str) -> int | None:
         """The value behind a text; None where the graph has no such value."""
         return self._number.get(name)
@@ -42,6 +61,31 @@ class Names:
     def _rank(self, name: str) -> tuple[bool, bool, bool, int]:
         """Module paths and variables bound once, then earlier meanings of a variable, then words of wrt's."""
         return name.endswith(MADE_UP), "#" in name, name not in self.modules, len(name)
+
+
+def quoted(name: str) -> str:
+    """A name as a Python text with double quotes, whatever is in it: a text of JSON is one of Python.
+
+    >>> print(quoted('say "hi"'), quoted("conv1"))
+    "say \\"hi\\"" "conv1"
+    """
+    return json.dumps(name, ensure_ascii=False)
+
+
+def ends(t: Trace, which: str) -> Iterator[tuple[str, Handle]]:
+    """What the function gave (or was given), leaf by leaf, as it is written behind `t.`; a block of code has none."""
+    return _leaves(which, getattr(t, which) if hasattr(t._one, which) else None)
+
+
+def _leaves(text: str, tree: Any) -> Iterator[tuple[str, Handle]]:
+    if isinstance(tree, Handle):
+        yield text, tree
+    elif isinstance(tree, Mapping):
+        for key, one in tree.items():
+            yield from _leaves(f"{text}[{quoted(key) if isinstance(key, str) else repr(key)}]", one)
+    elif isinstance(tree, (list, tuple)):
+        for place, one in enumerate(tree):
+            yield from _leaves(f"{text}[{place}]", one)
 
 
 def modules(graph: Graph) -> set[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from wrt._notation.trace import Handle, Trace
+from wrt._microscope.naming import Names
+from wrt._notation.trace import Handle
 from wrt.errors import WrongIndex, WrongQuery
 
 Index = tuple[int | slice, ...]
@@ -21,6 +21,7 @@ class Side:
     name: str
     index: Index | None
     handle: Handle
+    text: str
 
     @property
     def selected(self) -> Handle:
@@ -39,7 +40,7 @@ class Side:
 
     def python(self) -> str:
         """As a user would write it."""
-        return f"d(t[{quoted(self.name)}])" + ("" if self.index is None else f"[{spelled(self.index)}]")
+        return f"d({self.text})" + (f"[{spelled(self.index)}]" if self.index else "")
 
     def asked(self) -> dict[str, Any]:
         """The question again, in one spelling."""
@@ -52,13 +53,13 @@ class Side:
         return [item if isinstance(item, int) else [item.start, item.stop] for item in index] + rest
 
 
-def side(t: Trace, asked: Any) -> Side:
+def side(names: Names, asked: Any) -> Side:
     """One side of a question: `{"name": "conv1", "index": [0, [2, 5], null]}`."""
     if not isinstance(asked, dict):
         raise malformed("a side of a question is not an object", '{"name": "x", "index": null}')
     name = name_in(asked)
-    handle = t[name]
-    return Side(name, index(asked.get("index"), handle.shape), handle)
+    handle = names.handle(name)
+    return Side(name, index(asked.get("index"), handle.shape), handle, names.python(name))
 
 
 def name_in(asked: Any) -> str:
@@ -122,15 +123,6 @@ def spelled(chosen: Index) -> str:
     '0, 2:5, 0:7'
     """
     return ", ".join(str(item) if isinstance(item, int) else f"{item.start}:{item.stop}" for item in chosen)
-
-
-def quoted(name: str) -> str:
-    """A name as a Python text with double quotes, whatever is in it: a text of JSON is one of Python.
-
-    >>> print(quoted('say "hi"'), quoted("conv1"))
-    "say \\"hi\\"" "conv1"
-    """
-    return json.dumps(name, ensure_ascii=False)
 
 
 def malformed(what: str, write: str) -> WrongQuery:

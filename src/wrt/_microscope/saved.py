@@ -82,7 +82,7 @@ class Carried:
         self.pairs: list[str] = []
         self._matrices: list[dict[str, Any]] = []
         self._tensors: dict[str, Any] = {}
-        self._sizes: dict[str, Any] = {}
+        self._sizes: list[dict[str, Any]] = []
         self._why: list[dict[str, Any]] = []
 
     # ---------------------------------------------------------------- derivatives
@@ -112,10 +112,11 @@ class Carried:
         """The target first, then what the layers gave, the last one first."""
         m = self.microscope
         begin = m.start
-        on_path = [k for k, one in m.plain.tensors.items() if is_float(one.dtype)]
-        layers = [k for k in reversed(on_path) if kind(m.plain, m.plain.tensors[k], m.names.best(k), m.names) == "module-output"]
-        names = [begin.target, *(m.names.best(k) for k in layers[:PLACES])]
-        return [(name, m.t[name]) for name in dict.fromkeys(names) if name is not None]
+        after = m.start.after
+        made = [k for k, one in m.plain.tensors.items() if k in after and is_float(one.dtype) and m.names.best(k)]
+        layers = [k for k in made if kind(m.plain, m.plain.tensors[k], m.names.best(k), m.names) == "module-output"]
+        names = [begin.target, *(m.names.best(k) for k in reversed(layers or made))][: PLACES + 1]
+        return [(name, m.names.handle(name)) for name in dict.fromkeys(names) if name is not None]
 
     def _offer(self, y: tuple[str, Handle], x: tuple[str, Handle], room: int) -> None:
         m = math.prod(y[1].shape)
@@ -141,7 +142,7 @@ class Carried:
         rows = math.prod(y[1].shape)
         self.count += rows
         whole = "" if found["rows"] is None else f" of {math.prod(found['target']['shape'])}"
-        self.pairs.append(f"{rows}{whole} rows of {y[0]} by {x[0]} ({found['form']})")
+        self.pairs.append(f"{rows}{whole} {'row' if rows == 1 and not whole else 'rows'} of {y[0]} by {x[0]} ({found['kind']})")
 
     def _missing(self, y: tuple[str, Handle], x: tuple[str, Handle], error: WrtError) -> None:
         """No path, or no derivative: the file says why instead."""
@@ -150,7 +151,8 @@ class Carried:
             told = self.microscope.why(sides)
         except WrtError:
             told = {"question": "", "findings": []}
-        self._why.append({"target": y[0], "source": x[0], **told, "error": [error.what, error.where, error.write]})
+        told["error"] = {"what": error.what, "stands": error.where, "write": error.write}
+        self._why.append({"target": {"name": y[0]}, "source": {"name": x[0]}, "reply": told})
 
     # ---------------------------------------------------------------- numbers
 
@@ -158,10 +160,10 @@ class Carried:
         """The values themselves: both sides of every matrix, then others while there is room."""
         m = self.microscope
         wanted = [side["name"] for one in self._matrices for side in (one["target"], one["source"])]
-        wanted += [one[side] for one in self._why for side in ("target", "source")]
+        wanted += [one[side]["name"] for one in self._why for side in ("target", "source")]
         wanted += [name for k in m.plain.tensors if (name := m.names.best(k)) is not None]
         for name in dict.fromkeys(wanted):
-            size = int(math.prod(m.t[name].shape) * 8 * matrices.TEXT) + 600
+            size = int(math.prod(m.names.handle(name).shape) * 8 * matrices.TEXT) + 600
             if self.used + size > self.limit:
                 continue
             try:
@@ -182,7 +184,7 @@ class Carried:
                 told = self.microscope.sizes({"target": target})
             except WrtError:
                 continue
-            self._sizes[f"{begin.target}|{encode.text(index)}"] = told
+            self._sizes.append(told)
 
     # ---------------------------------------------------------------- the whole
 
@@ -192,9 +194,10 @@ class Carried:
             "graph": self.graph,
             "tensors": self._tensors,
             "answers": [],
-            "matrices": self._matrices,
+            "maps": self._matrices,
             "sizes": self._sizes,
-            "why": self._why,
+            "whys": self._why,
+            "made": {"rows": self.count, "words": "; ".join(self.pairs)},
         }
 
     def _note(self) -> str:
@@ -215,13 +218,13 @@ class Carried:
 
 def _default_source(microscope: Microscope) -> list[tuple[str, Handle]]:
     name = microscope.start.source
-    return [] if name is None else [(name, microscope.t[name])]
+    return [] if name is None else [(name, microscope.names.handle(name))]
 
 
 def _named(microscope: Microscope, asked: Any) -> tuple[str, Handle]:
     """A handle of this recording, or the name of one."""
     if isinstance(asked, str):
-        return asked, microscope.t[asked]
+        return asked, microscope.names.handle(asked)
     if not isinstance(asked, Handle):
         raise NotATensor(
             f"a {type(asked).__name__} is no row of this recording",

@@ -6,6 +6,7 @@ loop beside the user's code. Only what stands in the table of `_Handler` exists;
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import socket
@@ -85,6 +86,7 @@ class Live:
         """Stop serving; the recording stays what it was."""
         self.worker.close()
         self._server.shutdown()
+        self._server.hang_up()
         self._server.server_close()
         self._thread.join(timeout=5)
 
@@ -115,6 +117,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self._open: dict[socket.socket, threading.Thread] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -131,10 +134,19 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        self._open[request] = threading.current_thread()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._open.pop(request, None)
             self._free.release()
+
+    def hang_up(self) -> None:
+        """Close what pages keep open: they see at once that nobody answers any more."""
+        for connection, thread in list(self._open.items()):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(timeout=2)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke off is nobody's concern."""

@@ -11,9 +11,8 @@ import numpy as np
 from wrt._core.graph import Graph
 from wrt._core.value import Value
 from wrt._microscope.graph import is_float, kind, shape_and_dtype
-from wrt._microscope.naming import Names
+from wrt._microscope.naming import Names, ends
 from wrt._notation.trace import Handle, Trace
-from wrt._study.flow import named
 from wrt._study.tensors import numbers
 from wrt.errors import WrtError
 
@@ -32,28 +31,29 @@ class Start:
     targets: list[str]
     sources: list[str]
     tokens: list[int] | None
+    after: frozenset[int]
     note: str | None
 
 
 def start(t: Trace, graph: Graph, names: Names) -> Start:
     """Outputs and what follows from everything are targets; inputs and whatever goes on to them are sources."""
-    floats = [k for k, one in graph.tensors.items() if (name := names.best(k)) and is_float(shape_and_dtype(t, one, name)[1])]
+    floats = [k for k, one in graph.tensors.items() if (name := names.best(k)) and is_float(shape_and_dtype(names, one, name)[1])]
     used = {k for node in graph for k in node.inputs}
     made = [k for k in floats if graph.tensors[k].node is not None]
     tokens, token_ids = _tokens(t, graph)
     target = _target(t, graph, names, made)
     source = _source(t, graph, names, floats, target, token_ids)
-    sources = [k for k in floats if k in used]
-    ranked = sorted(sources, key=lambda k: (k != source, _order(graph, names, k), k))
+    ranked = sorted(floats, key=lambda k: (k != source, k not in used, _order(graph, names, k), k))
     best = {k: str(names.best(k)) for k in floats}
     return Start(
         title=_title(t, graph),
         target=None if target is None else best[target],
         source=None if source is None else best[source],
-        index=None if target is None else _first_element(t, graph, best[target], target, tokens),
+        index=None if target is None else _first_element(names, graph, best[target], target, tokens),
         targets=[best[k] for k in [*([] if target is None else [target]), *(k for k in reversed(made) if k != target)]][:LISTED],
         sources=[best[k] for k in ranked][:LISTED],
         tokens=tokens,
+        after=_after(graph, source),
         note=None if floats else "no floating-point value of this run has a name: bind what you want to see to a variable",
     )
 
@@ -111,12 +111,19 @@ def _before(graph: Graph, target: int | None) -> set[int]:
     return {k for k in needed if k is not None}
 
 
+def _after(graph: Graph, source: int | None) -> frozenset[int]:
+    """Everything that was computed from the source."""
+    reached = {source}
+    for node in graph:
+        if reached.intersection(node.inputs):
+            reached.update(node.outputs)
+    return frozenset(k for k in reached if k is not None and k != source)
+
+
 def _values(t: Trace, which: str) -> Iterator[Value]:
     """Values among what the function was given, or gave; a block of code was given nothing."""
-    tree = getattr(t, which, None) if hasattr(t._one, which) else None
-    for _, one in named(tree):
-        if isinstance(one, Handle):
-            yield one.__wrt_differential__()[0]
+    for _, one in ends(t, which):
+        yield one.__wrt_differential__()[0]
 
 
 def _tokens(t: Trace, graph: Graph) -> tuple[list[int] | None, set[int]]:
@@ -145,7 +152,7 @@ def _copies(graph: Graph, number: int) -> set[int]:
     return found
 
 
-def _first_element(t: Trace, graph: Graph, name: str, number: int, tokens: list[int] | None) -> list[int] | None:
+def _first_element(names: Names, graph: Graph, name: str, number: int, tokens: list[int] | None) -> list[int] | None:
     """The element to look at first: the largest logit of one sample, the middle of a map, the last of a sequence."""
     shape = graph.tensors[number].shape
     if not shape:
@@ -156,7 +163,7 @@ def _first_element(t: Trace, graph: Graph, name: str, number: int, tokens: list[
     if len(shape) > 2:
         middle[0] = 0
     try:
-        data: Any = np.asarray(numbers(t[name]), dtype=np.float64)
+        data: Any = np.asarray(numbers(names.handle(name)), dtype=np.float64)
     except WrtError:
         return middle
     if len(shape) <= 2:

@@ -26,7 +26,15 @@ def widget(microscope: Microscope) -> Any:
             "pip install 'wrt[notebook]', or write t.show() or t.save_html(\"run.html\")",
         ) from None
     found = assets.bundle()
-    made = type("Microscope", (anywidget.AnyWidget,), {"_esm": found.script, "_css": found.style})()
+
+    class Microscoped(anywidget.AnyWidget):
+        _esm, _css = found.script, found.style
+
+        def close(self) -> None:
+            talk.worker.close()
+            super().close()
+
+    made = Microscoped()
     talk = Talk(microscope, made.send)
     made.on_msg(lambda _, content, buffers: talk.heard(content))
     return made

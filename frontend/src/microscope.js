@@ -15,6 +15,7 @@ export function mount(element, host) {
   const store = createStore(host, trail);
   const theme = createTheme();
   render(html`<${App} store=${store} theme=${theme} />`, element);
+  element.microscope = store; // for the console, and for tests
   store.open();
   return () => {
     render(null, element);

@@ -90,6 +90,8 @@ export function HeatMap({ sheet, content, theme, index, square, bars, label, han
     return () => (made ??= pictureOf(sheet, content, palettes[theme]));
   }, [sheet, content, theme]);
   useEffect(() => {
+    // Where an element is drawn, for whoever drives the page from outside.
+    place.current.spotOf = (at) => spotOf(rectanglesOf(sheet, at)[0], now, bars ? height / 2 : null);
     if (now) draw(canvas.current, { sheet, camera: now, picture, content, palette: palettes[theme], theme, width, height, bars, index: dragged ?? index });
   });
 
@@ -116,6 +118,11 @@ export function HeatMap({ sheet, content, theme, index, square, bars, label, han
     <canvas ref=${canvas} aria-hidden="true"></canvas>
   </div>`;
 }
+
+const spotOf = (cell, camera, middle) => ({
+  x: (cell.column + 0.5 - camera.left) * camera.across,
+  y: middle ?? (cell.row + 0.5 - camera.top) * camera.down,
+});
 
 const whole0 = (sheet, width, height, { square, bars }) => {
   if (!bars) return fit(sheet, width, height, square);

@@ -24,7 +24,7 @@ export function App({ store, theme }) {
         <${Question} store=${store} />
         ${store.trouble.value && html`<${Trouble} lines=${store.trouble.value} />`}
         <${Why} findings=${store.findings.value} />
-        ${store.view.value && html`<div class="wrt-panels">
+        ${store.view.value && html`<div class="wrt-panels" data-stale=${store.stale.value}>
           <${Matrix} store=${store} theme=${now} />
           <${Panel} store=${store} theme=${now} role="target" />
           <${Panel} store=${store} theme=${now} role="source" />

@@ -41,7 +41,7 @@ export function Evidence({ answer }) {
   return html`<section class="wrt-evidence" aria-label="evidence">
     ${answer.note && html`<p class="wrt-note">${answer.note}</p>`}
     ${answer.certificate && html`<div><h2>certificate</h2><p>${answer.certificate}</p></div>`}
-    ${rows.length > 0 && html`<details open=${rows.length <= 8}><summary><h2>plan</h2></summary>
+    ${rows.length > 0 && html`<details open><summary><h2>plan</h2></summary>
       <dl>${rows.map(([key, text]) => html`<div key=${key}><dt>${key.replaceAll("_", " ")}</dt><dd>${text}</dd></div>`)}</dl></details>`}
   </section>`;
 }

@@ -1,5 +1,5 @@
 // What the keys do. Everything here can be done with the pointer, too.
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 
 const keys = [
@@ -18,7 +18,7 @@ const keys = [
 
 export function Help({ onClose }) {
   const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => dialog.current.showModal(), []);
   return html`<dialog class="wrt-help" ref=${dialog} aria-label="keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
     <h2>keys</h2>
     <dl>${keys.map(([key, words]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl>

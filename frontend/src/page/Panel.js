@@ -73,7 +73,9 @@ function Picture({ store, theme, role, tensor }) {
   const api = useRef(null);
   useEffect(() => setGain(0), [answer]);
 
-  const select = (at, { both = false, keyboard = false } = {}) => {
+  const select = (picked, { both = false, keyboard = false } = {}) => {
+    // A pixel of a colored picture is all its channels.
+    const at = sheet.stacked ? picked.map((part, axis) => (sheet.axes.planes.includes(axis) && tensor.shape[axis] === 3 ? null : part)) : picked;
     const other = role === "target" ? "from" : "at";
     store.show({ ...view, asks: null, [role === "target" ? "at" : "from"]: at, [other]: both ? view[other] : null }, { keyboard });
   };
@@ -88,7 +90,7 @@ function Picture({ store, theme, role, tensor }) {
     ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index} theme=${theme} onSelect=${select} role=${role} />`}
     ${!alone && html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)} bars=${bars}
       label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} api=${api} />`}
-    <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} />
+    <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} sheet=${sheet} />
     ${content.empty
       ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`
       : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} zeros=${content.signed ? answer.zeros : 0} />`}`;
@@ -98,7 +100,7 @@ function Picture({ store, theme, role, tensor }) {
 function sheetFor(tensor, given, fixed, mode) {
   const sheet = sheetOf(tensor.shape, given, fixed);
   if (mode !== "values" || tensor.view !== "image" || sheet.shown !== 3) return sheet;
-  return { ...sheet, rows: sheet.height, columns: sheet.width, tiles: 1, corner: () => [0, 0] };
+  return { ...sheet, rows: sheet.height, columns: sheet.width, tiles: 1, corner: () => [0, 0], stacked: true };
 }
 
 function spoken(role, tensor, index, gradient) {
@@ -133,18 +135,19 @@ function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand,
 }
 
 /** Kept apart, so that moving the pointer renders one line and nothing else. */
-function Readout({ hovered, tensor, gradient, index }) {
+function Readout({ hovered, tensor, gradient, index, sheet }) {
   const flat = hovered.value ?? (index && isElement(index, tensor.shape) ? flatOf(index, tensor.shape) : null);
   if (flat === null) {
     const words = index ? `[${indexText(index)}]` : "click an element, or drag over a region";
     return html`<p class="wrt-readout"><span class="wrt-where">${words}</span></p>`;
   }
   const at = indexOf(flat, tensor.shape);
+  const value = (data) => (sheet.stacked ? [0, 1, 2].map((k) => exact(data[flat + sheet.start(k) - sheet.start(0)])).join("  ") : exact(data[flat]));
   const word = tensor.tokens && tensor.axes?.tokens != null ? tensor.tokens[at[tensor.axes.tokens]] : null;
   return html`<p class="wrt-readout">
     <span class="wrt-where">[${indexText(at)}]${word !== null ? html` <em>${word}</em>` : null}</span>
-    ${tensor.values && html`<span>value <b>${exact(tensor.values[flat])}</b></span>`}
-    ${gradient && html`<span class="wrt-slope">derivative <b>${exact(gradient[flat])}</b></span>`}
+    ${tensor.values && html`<span>value <b>${value(tensor.values)}</b></span>`}
+    ${gradient && html`<span class="wrt-slope">derivative <b>${value(gradient)}</b></span>`}
   </p>`;
 }
 

@@ -54,7 +54,7 @@ export async function toClipboard(text) {
 export function Question({ store }) {
   const view = store.view.value;
   if (!view) return null;
-  const answer = store.answer.value;
+  const answer = store.stale.value ? null : store.answer.value;
   const { target, source } = { target: store.tensors.target.value, source: store.tensors.source.value };
   const python = answer?.python ?? pythonOf(askOf(view));
   const said = (words) => (store.said.value = words);

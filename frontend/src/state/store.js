@@ -29,11 +29,13 @@ export function createStore(host, trail) {
     sizes: signal(null),
     findings: signal([]),
     progress: signal(null),
+    busy: signal(true), // from a click until everything about it has arrived
     trouble: signal(null),
     lost: signal(false),
     said: signal(""),
     steps: signal(0), // changes with every step of the trail, whose own state is the browser's
   };
+  store.stale = computed(() => store.answer.value !== null && store.answer.value.view !== store.view.value);
   store.over = computed(() => overOf(store.answer.value, store.view.value));
   const asker = askerOf(store);
   store.cancel = asker.cancel;
@@ -86,7 +88,7 @@ function askerOf(store) {
       if (mine === running && error.name !== "AbortError") failed(error, view);
     } finally {
       clearTimeout(late);
-      if (mine === running) store.progress.value = null;
+      if (mine === running) batch(() => ((store.progress.value = null), (store.busy.value = store.lost.value)));
     }
   }
 
@@ -112,7 +114,7 @@ function askerOf(store) {
       } catch (error) {
         if (error instanceof Lost) lost(view);
         else {
-          store.lost.value = false;
+          batch(() => ((store.lost.value = false), (store.busy.value = false)));
           failed(error, view);
         }
       }
@@ -137,7 +139,7 @@ function askerOf(store) {
 
   function show(view, how = {}) {
     clearTimeout(timer);
-    store.view.value = view;
+    batch(() => ((store.busy.value = true), (store.view.value = view)));
     if (!how.keyboard) return run(view, how);
     // Holding an arrow key moves at once and asks when it rests.
     timer = setTimeout(() => run(view, how), 90);
@@ -150,8 +152,7 @@ function askerOf(store) {
     cancel() {
       running?.abort();
       running = null;
-      store.progress.value = null;
-      store.said.value = "cancelled";
+      batch(() => ((store.progress.value = null), (store.busy.value = false), (store.said.value = "cancelled")));
     },
   };
 }
@@ -182,6 +183,7 @@ async function derivative(store, view, options) {
   const keep = view.asks === "map" ? keptAxes(store) : null;
   const reply = opened(await store.host.ask(keep ? "map" : "derivative", keep ? { ...ask, keep } : ask, options));
   if (keep) reply.kind = "map";
+  reply.view = view;
   if (options.signal.aborted) return;
   batch(() => {
     store.answer.value = reply;

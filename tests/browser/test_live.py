@@ -1,0 +1,106 @@
+"""The live page: several tabs, a server that goes away and comes back, work that is cancelled, a phone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.browser.glass import STORE
+from tests.browser.runs import jacobian, picture, slow
+
+
+@pytest.fixture(scope="module")
+def run() -> Any:
+    return picture()
+
+
+def test_two_tabs_look_at_different_things(run: Any, opened: Any) -> None:
+    model, x, t = run
+    truth = jacobian(model, x)
+    with t.show(browser=False, wait=False) as live:
+        first, second = opened(live.url), opened(live.url)
+        first.page.bring_to_front()
+        first.click("target", 0, 0)
+        second.page.bring_to_front()
+        second.click("target", 0, 2)
+        for page, row in ((first, 0), (second, 2)):
+            np.testing.assert_allclose(page.values, truth[0, row].ravel(), rtol=1e-12, atol=1e-15)
+            page.page.close()
+
+
+def test_a_page_finds_a_server_that_was_started_again(run: Any, opened: Any) -> None:
+    model, x, t = run
+    live = t.show(browser=False, wait=False)
+    page = opened(live.url).click("target", 0, 1)
+    live.close()
+    page.page.keyboard.press("t")
+    page.page.keyboard.press("ArrowRight")
+    page.until(f"{STORE}.lost.value")
+    assert "does not answer" in page.text(".wrt-lost")
+    live.start()
+    page.until(f"!{STORE}.lost.value && !{STORE}.busy.value")
+    assert page.view["at"] == [0, 2]
+    np.testing.assert_allclose(page.values, jacobian(model, x)[0, 2].ravel(), rtol=1e-12, atol=1e-15)
+    page.page.close()
+    live.close()
+    opened.complaints[:] = [one for one in opened.complaints if "ERR_CONNECTION" not in one and "ERR_EMPTY" not in one]
+
+
+def test_a_page_of_another_run_is_told_so(run: Any, opened: Any) -> None:
+    with run[2].show(browser=False, wait=False) as live:
+        page = opened(live.url.split("#")[0] + "#token=of-another-run", wait=False)
+        page.until("document.querySelector('.wrt-trouble')")
+        assert "open the link that the running program printed" in page.text(".wrt-trouble")
+        page.page.close()
+    opened.complaints[:] = [one for one in opened.complaints if "403" not in one and "401" not in one]
+
+
+def test_long_work_says_how_far_it_is_and_can_be_cancelled(opened: Any) -> None:
+    with slow().show(browser=False, wait=False) as live:
+        page = opened(live.url).show("y", "x", [0])
+        before = page.values
+        page.page.get_by_text("dependence map").click()
+        page.page.wait_for_selector(".wrt-progress")
+        page.page.locator(".wrt-progress button").click()
+        page.until(f"!{STORE}.busy.value && !{STORE}.progress.value")
+        assert page.page.locator(".wrt-matrix").count() == 0
+        # the worker is free again: the next question is answered
+        page.show("y", "x", [0])
+        np.testing.assert_array_equal(page.values, before)
+        page.page.close()
+
+
+def test_a_click_while_something_is_computed_takes_its_place(opened: Any) -> None:
+    with slow().show(browser=False, wait=False) as live:
+        page = opened(live.url).show("y", "x", [3])
+        page.page.get_by_text("dependence map").click()
+        page.page.wait_for_selector(".wrt-progress")
+        page.show("y", "x", [5])
+        assert page.view["at"] == [5]
+        assert page.page.locator(".wrt-matrix").count() == 0
+        page.page.close()
+
+
+def test_pointing_asks_nothing(run: Any, opened: Any) -> None:
+    with run[2].show(browser=False, wait=False) as live:
+        page = opened(live.url)
+        asked: list[str] = []
+        page.page.on("request", lambda request: asked.append(request.url))
+        for column in range(8):
+            page.hover("source", 0, 0, 3, column)
+        assert asked == []
+        page.page.close()
+
+
+def test_a_phone_shows_everything_in_one_column(run: Any, opened: Any) -> None:
+    with run[2].show(browser=False, wait=False) as live:
+        page = opened(live.url)
+        page.page.set_viewport_size({"width": 360, "height": 740})
+        page.until("document.querySelector('.wrt-body').clientWidth <= 360")
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+        boxes = [page.page.locator(place).bounding_box() for place in ('[data-role="target"]', '[data-role="source"]', ".wrt-graph")]
+        assert all(one["x"] >= 0 and one["x"] + one["width"] <= 360 for one in boxes)
+        assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
+        page.click("target", 0, 1)
+        assert page.view["at"] == [0, 1]
+        page.page.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ def demo(
 ) -> None:
     """Ask fifteen questions about gradients, and check every answer another way.
 
-    The exit status is 1 when a check fails.
+    All of them end with a page to click at, written into this folder. The exit status is 1 when a check fails.
     """
     from rich.console import Console
 
@@ -36,4 +37,8 @@ def demo(
     else:
         page.show(console, TOPICS, outcomes)
         console.print(page.verdict(outcomes, time.perf_counter() - started))
+        if not only and "torch" in names:
+            from wrt._cli.demo.closing import closing
+
+            console.print(closing(Path.cwd()))
     raise typer.Exit(0 if all(outcomes) else 1)

@@ -24,6 +24,10 @@ from benchmarks.timing import Measured, compare, save
 from wrt import d
 
 LIMIT = 1.15
+SIZES = (
+    *((512, 512, 512, 512), (2048, 512, 64), (64, 512, 2048)),
+    *((768, 768, 768, 768), (4096, 1024, 128), (128, 1024, 4096)),
+)
 Network = Callable[[Any], Any]
 
 
@@ -108,7 +112,7 @@ def measure(seconds: float) -> list[Measured]:
 
     rival = {"grad": jax.grad(lambda x: f(x)[0, 16, 16, 3])}
     found.append(question("one feature, four convolutions", element, f, x, rival, **how))
-    for widths in ((768, 768, 768, 768), (4096, 1024, 128), (128, 1024, 4096)):
+    for widths in SIZES:
         f, x = mlp(*widths)
         rivals = {"jacrev": jax.jacrev(f), "jacfwd": jax.jacfwd(f)}
         found.append(question(f"Jacobian, MLP {'-'.join(map(str, widths))}", whole, f, x, rivals, **how))

@@ -29,6 +29,9 @@ Array = Any
 Proven = tuple[Array, tuple[float, float, float]]
 """(m, n), and the largest of |u| @ |J|, of the engine's u @ J, and of what the two u @ J differ by."""
 
+Times = Callable[[Array, Array], Array]
+"""u @ J of a block that lies by rows, or by columns."""
+
 MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
 
 
@@ -108,7 +111,9 @@ def _by_rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Call
         pull = jax.tree.unflatten(structure, leaves)
         rows = jnp.arange(len(weights)) if everything else places
         (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(rows)
-        return _proven(block.reshape(len(weights), -1), None if everything else places, weights, pull, shape, dtype)
+        block = block.reshape(len(weights), -1)
+        times = lambda rows, u: jnp.matmul(u, rows, precision="highest")
+        return block, _proven(block, times, None if everything else places, weights, pull, shape, dtype)
 
     return jax.jit(program)
 
@@ -123,24 +128,21 @@ def _by_columns(template: Template, everything: bool) -> Callable[..., Any]:
         def column(place: Array) -> Array:
             return jax.jvp(y, (x,), (written_out(place, x.shape, x.dtype),))[1]
 
-        block = jax.vmap(column, out_axes=-1)(jnp.arange(x.size)).reshape(-1, x.size)
-        block = (block if everything else block[places]).astype(x.dtype)
-        return _proven(block, None if everything else places, weights, pull, made.shape, made.dtype)
+        columns = jax.vmap(column)(jnp.arange(x.size)).reshape(x.size, -1)
+        columns = (columns if everything else columns[:, places]).astype(x.dtype)
+        times = lambda columns, u: jnp.matmul(columns, u, precision="highest")
+        told = _proven(columns, times, None if everything else places, weights, pull, made.shape, made.dtype)
+        return columns.T, told
 
     return jax.jit(program)
 
 
-def _proven(block: Array, places: Array | None, weights: Array, pull: Any, shape: Shape, dtype: Any) -> Any:
-    """The block, and the random probe of it beside the engine's plain pull."""
+def _proven(block: Array, times: Times, places: Array | None, weights: Array, pull: Any, shape: Shape, dtype: Any) -> Array:
+    """The random probe of a block, as it lies in memory (transposing it would cost a copy), beside a plain pull."""
     weights = weights.astype(dtype)  # as the engine gets them, rounded
-    if places is not None:
-        seed = jnp.zeros(int(np.prod(shape)), dtype).at[places].add(weights)
-    else:
-        seed = weights
+    seed = weights if places is None else jnp.zeros(int(np.prod(shape)), dtype).at[places].add(weights)
     (expected,) = adjoint(pull, seed.reshape(shape))
     wide = jnp.promote_types(block.dtype, jnp.float32)
-    rows, weights, expected = block.astype(wide), weights.astype(wide), expected.reshape(-1).astype(wide)
-    got = jnp.matmul(weights, rows, precision="highest")
-    size = jnp.matmul(jnp.abs(weights), jnp.abs(rows), precision="highest")
-    told = [jnp.max(size), jnp.max(jnp.abs(expected)), jnp.max(jnp.abs(got - expected))]
-    return block, jnp.stack(told)
+    block, weights, expected = block.astype(wide), weights.astype(wide), expected.reshape(-1).astype(wide)
+    got, size = times(block, weights), times(jnp.abs(block), jnp.abs(weights))
+    return jnp.stack([jnp.max(size), jnp.max(jnp.abs(expected)), jnp.max(jnp.abs(got - expected))])

@@ -82,6 +82,39 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor], floa
 }
 
 
+WHY_LIMIT = 5.0
+
+
+def training_step(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
+    """Forward, loss, backward and an optimizer's step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def measure_why(seconds: float) -> list[Measured]:
+    """A training step that is recorded and examined by `t.why()`, next to the plain step."""
+    measured = []
+    for name, (build, data, _) in CASES.items():
+        step = training_step(build(), data())
+
+        def examined(step: Callable[[], None] = step) -> Any:
+            with wrt.record() as t:
+                step()
+            return t.why()
+
+        row = f"why: {name.split(',')[0]}"
+        measured.append(compare(row, examined, {"step": step}, limit=WHY_LIMIT, seconds=seconds))
+        print(measured[-1], flush=True)
+    return measured
+
+
 def rivals(model: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], Any]]:
     """The same recorded by others, with their default settings, where they are installed."""
     found: dict[str, Callable[[], Any]] = {}
@@ -178,7 +211,7 @@ def main() -> int:
     asked = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    measured = measure(asked.seconds)
+    measured = measure_why(asked.seconds) + measure(asked.seconds)
     plain, recorded = memory()
     kept = f"autograd {plain:.1f} MB, recorded {recorded:.1f} MB, {recorded / plain:.2f}x (limit 1.20)"
     print(f"tensors that stay after a forward run: {kept}")

@@ -89,6 +89,12 @@ class Evidence(Protocol):
     def gradient(self, y: int, seed: Numbers, x: int) -> Numbers | None:
         """The gradient of sum(seed * y) with respect to one value: a plain pass."""
 
+    def largest(self, y: int, seed: Numbers, xs: Sequence[int]) -> list[float | None] | None:
+        """The largest absolute element of the gradient with respect to each x, by one pass; None where none comes.
+
+        None instead of a list where the engine that answers is not the one of the user's run: it would prove nothing.
+        """
+
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
         """The gradient of sum(seed * y) with respect to every value on the way, by one pass of the engine."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +25,11 @@ class Tensor:
     output: int = 0
     names: tuple[str, ...] = ()
     requires_grad: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ SHAPE_ONLY = ops(
 
 def carries_numbers(node: Node) -> bool:
     """Whether the result is computed from the numbers of the inputs; `.grad` only hangs on its tensor."""
-    return node.op != "grad" and key(node.op) not in SHAPE_ONLY
+    return node.op not in ("grad", "grad=") and key(node.op) not in SHAPE_ONLY
 
 
 @dataclass(frozen=True, slots=True)

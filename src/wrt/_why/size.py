@@ -53,11 +53,17 @@ def _small(question: Question, largest: float) -> list[Finding]:
             words = f"the gradient shrinks {ratio:.1e} times in {node.op}, to {largest:.1e}"
             return [question.finding(slug, node, words, certain=True)]
     shrinking = [(node, ratio) for node, ratio in ratios if ratio < 0.6]
-    where = _line(shrinking, -1)
+    where = _line(shrinking, -1) if _many_do_it(shrinking) else None
     if where is None:
         return []
     words = f"{len(shrinking)} operations on the way make it smaller, to {largest:.1e} in all"
     return [question.finding("vanishing_chain", where, words, certain=True)]
+
+
+def _many_do_it(shrinking: list[tuple[Node, float]]) -> bool:
+    """Whether the way is what makes it small: without the one operation that does most, it would still be."""
+    logs = sorted(float(np.log10(ratio)) for _, ratio in shrinking)
+    return sum(logs[1:]) < -4
 
 
 def _ratios(question: Question) -> list[tuple[Node, float]]:

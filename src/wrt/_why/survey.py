@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from wrt._core.evidence import Evidence
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph
+from wrt._why.doubt import doubtful
 from wrt._why.question import Question, spoken
 from wrt._why.why import examine
 
@@ -20,7 +22,7 @@ def survey(evidence: Evidence) -> Findings:
     found: dict[tuple[str, str | None, int | None], Finding] = {}
     for ys, xs in _groups(evidence):
         passes: dict[int, object] = {}
-        for x in xs[:MOST]:
+        for x in doubtful(evidence, ys, xs[:MOST]):
             for finding in _one(evidence, ys, x, passes):
                 if finding.certain and finding.cause not in EXPECTED:
                     found.setdefault((finding.cause, finding.file, finding.line), finding)
@@ -36,10 +38,10 @@ def _one(evidence: Evidence, ys: list[int], x: int, passes: dict[int, object]) -
     for question in reached or questions[-1:]:
         if question.y in passes:
             question.__dict__["cotangents"] = passes[question.y]  # one pass for all of them
+        elif question in reached:
+            with suppress(Exception):  # what the engine refuses is said by the examination
+                passes[question.y] = question.cotangents
         yield from examine(question)
-        passes[question.y] = question.__dict__.get("cotangents", passes.get(question.y))
-        if passes[question.y] is None:
-            del passes[question.y]
 
 
 def _groups(evidence: Evidence) -> Iterator[tuple[list[int], list[int]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from wrt._core.finding import Finding
-from wrt._core.graph import Node
+from wrt._core.graph import Graph, Node
 from wrt._core.protocol import random_signs
 from wrt._why.cause import key, ops
 from wrt._why.local_check import deliberate, mismatch, pulls
@@ -90,22 +90,27 @@ def _few(numbers: np.ndarray) -> str:
 def _double_softmax(question: Question) -> Iterator[Finding]:
     graph = question.evidence.graph
     for node in question.route.path:
-        if key(node.op) not in TAKES_LOGITS or not node.inputs:
-            continue
-        maker = _made_by(question, node.inputs[0])
-        twice = SIGMOID if "withlogits" in key(node.op) and "binary" in key(node.op) else SOFTMAX
-        if maker is None or key(maker.op) not in twice or key(node.op) in SOFTMAX:
-            continue
-        if graph.tensors[maker.outputs[0]].shape[-1:] == graph.tensors[node.inputs[0]].shape[-1:]:
+        maker = made_by(graph, node.inputs[0]) if node.inputs else None
+        if softmax_before(graph, node, maker):
+            assert maker is not None
             words = f"{node.op} at {node.where} takes the output of {maker.op} for logits"
             yield question.finding("double_softmax", maker, words, certain=True)
 
 
-def _made_by(question: Question, value: int) -> Node | None:
+def softmax_before(graph: Graph, node: Node, maker: Node | None) -> bool:
+    """Whether an operation that takes logits is given probabilities, along the axis it normalizes."""
+    if maker is None or key(node.op) not in TAKES_LOGITS or key(node.op) in SOFTMAX:
+        return False
+    twice = SIGMOID if "withlogits" in key(node.op) and "binary" in key(node.op) else SOFTMAX
+    same = graph.tensors[maker.outputs[0]].shape[-1:] == graph.tensors[node.inputs[0]].shape[-1:]
+    return key(maker.op) in twice and same
+
+
+def made_by(graph: Graph, value: int) -> Node | None:
     """What made a value, seen through changes of shape."""
-    node = question.evidence.graph.producer(value)
+    node = graph.producer(value)
     while node is not None and key(node.op) in RESHAPES and node.inputs:
-        node = question.evidence.graph.producer(node.inputs[0])
+        node = graph.producer(node.inputs[0])
     return node
 
 
@@ -116,14 +121,17 @@ def _broadcast(question: Question) -> Iterator[Finding]:
         if len(node.inputs) < 2:
             continue
         a, b = (graph.tensors[k].shape for k in node.inputs[:2])
-        if a == b or not _crossed(a, b):
-            continue
-        if key(node.op) in LOSSES:
+        if crossed_loss(graph, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}"
             yield question.finding("broadcast", node, words, certain=True)
-        elif key(node.op) in ("sub", "rsub", "subtract") and _squared_mean(question, node):
+        elif key(node.op) in ("sub", "rsub", "subtract") and _crossed(a, b) and _squared_mean(question, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}, and the mean of all of them is taken"
             yield question.finding("broadcast", node, words, certain=False)
+
+
+def crossed_loss(graph: Graph, node: Node) -> bool:
+    """Whether a loss function is given two shapes that multiply each other."""
+    return key(node.op) in LOSSES and _crossed(*(graph.tensors[k].shape for k in node.inputs[:2]))
 
 
 def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -132,7 +140,7 @@ def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         together = np.broadcast_shapes(a, b)
     except ValueError:
         return False
-    return len(a) != len(b) and bool(np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1)
+    return a != b and len(a) != len(b) and bool(np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1)
 
 
 def _squared_mean(question: Question, node: Node) -> bool:

@@ -30,6 +30,7 @@ ELEMENTWISE = ops(
     "mul add sub div neg exp log tanh sigmoid relu pow sqrt abs sin cos integer_pow max min select_n where convert_element_type "
     "Mul AddV2 Sub RealDiv Neg Exp Log Tanh Sigmoid Relu Pow Sqrt Square view reshape transpose getitem softplus gelu silu"
 )
+ADDS = ops("add linear addmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d AddV2 BiasAdd baddbmm")
 PASSIVE = frozenset(["alias", "view", "reshape", "contiguous", "clone", "expand", "broadcasttensors"])
 READS = ops("ReadVariableOp Identity")  # what comes out is what went in, element by element
 
@@ -56,6 +57,8 @@ def is_zero(question: Question) -> bool:
         return True
     if np.max(np.abs(asked)) > 1e-3 * np.max(np.abs(question.seed)):
         return False
+    if _sums_to_roundoff(question, float(np.max(np.abs(asked)))):
+        return True
     largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
     epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
     if np.max(np.abs(asked)) > 100 * epsilon * largest or len(question.route.path) > 40:
@@ -65,6 +68,21 @@ def is_zero(question: Question) -> bool:
         return False
     question.cotangents.update(cleaned)
     return True
+
+
+def _sums_to_roundoff(question: Question, largest: float) -> bool:
+    """Whether x is added to many elements, and what comes back from them cancels: a bias before a normalization."""
+    evidence, route = question.evidence, question.route
+    epsilon = EPSILON.get(evidence.graph.tensors[route.x].dtype, 1.2e-7)
+    consumers = route.consumers(route.x)
+    for node in consumers:
+        arrives = question.cotangents.get(node.outputs[0])
+        count = _size(question, node.outputs[0]) // max(1, _size(question, route.x))
+        if key(node.op) not in ADDS or arrives is None or count < 2:
+            return False
+        if largest > ROUNDOFF * epsilon * float(np.sum(np.abs(arrives))) / max(1, _size(question, route.x)):
+            return False
+    return bool(consumers)
 
 
 def _without_roundoff(question: Question) -> dict[int, Numbers] | None:

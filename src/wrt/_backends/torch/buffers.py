@@ -76,6 +76,11 @@ class Buffer:
             counts += once
         return counts.numpy()
 
+    def touched(self, k: int) -> int:
+        """How many elements the k-th write touched."""
+        version = self.versions[k]
+        return len(self.region(k)) if version.pattern else math.prod(version.geometry[0])
+
     def region(self, k: int) -> npt.NDArray[np.int64]:
         """Offsets in memory that the k-th write touched."""
         marks = torch.zeros(self.length, dtype=torch.int64)

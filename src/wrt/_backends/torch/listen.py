@@ -26,6 +26,7 @@ from wrt._core.where import Spot, user_files
 
 NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
+ABOUT_GRAD = frozenset(["grad", "grad="])
 Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
 
@@ -80,6 +81,8 @@ class Listener(TorchFunctionMode):
         if traits is PLAIN_QUESTION:
             return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
+        if traits.verbatim and traits.name in ABOUT_GRAD and not user_files[frame.f_code.co_filename]:
+            return func(*args, **kwargs) if kwargs else func(*args)  # an optimizer at work: its steps are events
         tracer = self.tracer
         watched = tracer is not None and sys.gettrace() is tracer
         if watched:
@@ -175,7 +178,7 @@ class Listener(TorchFunctionMode):
         else:
             result = run(*args, **kwargs)
         inputs = [entry.number for entry in entries]
-        spot = _spot(frame)
+        spot, off = (_spot(frame), None) if enabled else _spot_and_off(frame)
         written: Any = ()
         if versions is not None and versions != _versions(given):
             call = Call(name, args, kwargs, plain, enabled, spot)
@@ -193,7 +196,7 @@ class Listener(TorchFunctionMode):
             outputs += [number for _, number, _ in written if number not in outputs]
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
-        self.note(name, func, inputs, outputs, spot, None if enabled else _off(frame), written)
+        self.note(name, func, inputs, outputs, spot, off, written)
         return result
 
     def note(
@@ -246,9 +249,9 @@ class Listener(TorchFunctionMode):
         numbers = [outputs] if isinstance(outputs, int) else outputs
         return [node for number in numbers if (node := self.values[number].node) is not None]
 
-    def given(self) -> list[Any]:
-        """The autograd nodes of what was made before the recording."""
-        return [value.node for value in self.values if value.operation is None and value.node is not None]
+    def given(self, since: int) -> list[Any]:
+        """The autograd nodes of what was made before the recording, among the values from this one on."""
+        return [value.node for value in self.values[since:] if value.operation is None and value.node is not None]
 
     def entry(self, tensor: Tensor) -> Entry:
         """What is known of a tensor; a tensor seen for the first time becomes an input of the run."""
@@ -350,10 +353,11 @@ def _spot(frame: FrameType | None) -> Spot | None:
     return None
 
 
-def _off(frame: FrameType | None) -> Off:
-    """How gradients are switched off, and the library functions between the user's line and here, the innermost first."""
+def _spot_and_off(frame: FrameType | None) -> tuple[Spot | None, Off]:
+    """Also how gradients are switched off, and the library functions between the user's line and here, innermost first."""
     called = []
     while frame is not None and not user_files[frame.f_code.co_filename]:
         called.append(frame.f_code)
         frame = frame.f_back
-    return ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad"), tuple(called)
+    spot = None if frame is None else (frame.f_code, frame.f_lasti)
+    return spot, ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad", tuple(called))

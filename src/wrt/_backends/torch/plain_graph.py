@@ -22,19 +22,20 @@ def plain_graph(record: TorchRecording) -> Graph:
     for name in record.names:
         for binding in record.names.all(name):
             names.setdefault(binding.object.number, []).append(name)
+    spelled: dict[Any, str] = {}
     for number, made in enumerate(listener.values):
+        dtype = made.dtype
+        if dtype not in spelled:
+            spelled[dtype] = str(dtype).removeprefix("torch.")
+        named = tuple(names[number]) if number in names else ()
         graph.tensors[number] = Tensor(
-            number,
-            tuple(made.shape),
-            str(made.dtype).removeprefix("torch."),
-            made.operation,
-            names=tuple(names.get(number, ())),
-            requires_grad=made.requires_grad,
+            number, tuple(made.shape), spelled[dtype], made.operation, 0, named, made.requires_grad
         )
-    operations = [listener.operation(k) for k in range(len(listener.operations))]
-    for number, operation in enumerate(operations):
+    used: set[int] = set()
+    for number in range(len(listener.operations)):
+        operation = listener.operation(number)
         graph.nodes.append(_node(number, operation, listener))
-    used = {k for operation in operations for k in operation.outputs}
+        used.update(operation.outputs)
     graph.inputs = [k for k in graph.tensors if k not in used]
     return graph
 
@@ -44,7 +45,7 @@ def _node(number: int, operation: Operation, listener: Any) -> Node:
     write = None
     if operation.written:
         buffer, written, k = operation.written[0]
-        touched = len(buffer.region(k))
+        touched = buffer.touched(k)
         write = Write(written, k, touched, f"{touched} elements", where)
     return Node(
         number,

@@ -8,7 +8,7 @@ boxed unless something is written, and nothing is copied unless it is about to b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -28,8 +28,12 @@ class Graph(Protocol):
     def made(self, operation: int) -> Iterable[Any]:
         """The autograd nodes of its results."""
 
-    def given(self) -> Iterable[Any]:
-        """Nodes from before the recording: what they saved is nobody's business here."""
+    @property
+    def values(self) -> Sized:
+        """All values so far."""
+
+    def given(self, since: int) -> Iterable[Any]:
+        """Nodes from before the recording, of values from this one on: what they saved is nobody's business here."""
 
 
 class Box:
@@ -58,7 +62,7 @@ class Saved:
         self.overwritten: list[Overwritten] = []
         self._boxes: dict[int, list[weakref.ref[Box]]] = {}
         self._seen: set[Any] = set()
-        self._looked = 0
+        self._looked = self._met = 0  # operations and values that were looked at
         self._packing: int | None = None
 
     # ---------------------------------------------------------------- boxes
@@ -80,10 +84,15 @@ class Saved:
     def before_write(self, tensor: Tensor) -> None:
         """Copy what is saved of this tensor's memory; it is about to change."""
         self._catch_up()
+        copies: dict[Any, Tensor] = {}  # a weight is saved once for every step of a recurrence: one copy for all
         for reference in self._boxes.pop(tensor.untyped_storage()._cdata, ()):
             box = reference()
             if box is not None:
-                box.tensor = box.tensor.clone()
+                held = box.tensor
+                region = (held.shape, held.stride(), held.storage_offset(), held.dtype, held.requires_grad)
+                if region not in copies:
+                    copies[region] = held.clone()
+                box.tensor = copies[region]
                 box.version = _version(box.tensor)
                 self.overwritten.append(Overwritten(reference, self._graph.length()))
 
@@ -98,7 +107,8 @@ class Saved:
         known = self._graph.length()
         if known == self._looked:
             return
-        self._seen.update(self._graph.given())
+        self._seen.update(self._graph.given(self._met))
+        self._met = len(self._graph.values)
         try:
             for number in range(self._looked, known):
                 self._packing = number

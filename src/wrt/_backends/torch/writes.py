@@ -40,7 +40,9 @@ def before_writes(listener: Listener, name: str, func: Any, args: tuple[Any, ...
         listener.saved.before_write(tensor)
         if tensor._base is not None:
             listener.entry(tensor._base)
-    if not targets or name in UNDIFFERENTIABLE_INPUTS or not torch._C._autograd._saved_tensors_hooks_is_enabled():
+    if not targets or name in UNDIFFERENTIABLE_INPUTS or not torch.is_grad_enabled():
+        return func
+    if not torch._C._autograd._saved_tensors_hooks_is_enabled():
         return func
 
     def write(*given: Any, **named: Any) -> Any:

@@ -28,6 +28,7 @@ from wrt._run.options import DEFAULT, current
 SMALLEST = 0.5
 """No weight of a probe is smaller, so the largest column sum of |u| |J| is at least this times ‖J‖ / sqrt(n)."""
 
+FROM_WEIGHTS = "rows, starting as the weights of the last layer"
 IN_THE_BATCH = "as one more row of a batch of proven operations"
 SETTING_UP = "by the unbatched pull that sets the push up"
 
@@ -35,11 +36,14 @@ SETTING_UP = "by the unbatched pull that sets the push up"
 class AtOnce:
     """The answer, (m, n), and what is needed to tell how it came about, should somebody ask."""
 
-    __slots__ = ("array", "ask", "residual", "seconds", "way")
+    __slots__ = ("array", "ask", "from_weights", "residual", "seconds", "way")
 
-    def __init__(self, ask: Ask, way: Way, array: Array, residual: float, seconds: float) -> None:
+    def __init__(
+        self, ask: Ask, way: Way, array: Array, residual: float, seconds: float, *, from_weights: bool = False
+    ) -> None:
         self.ask = ask
         self.way = way
+        self.from_weights = from_weights
         self.array = array
         self.residual = residual
         self.seconds = seconds
@@ -48,7 +52,13 @@ class AtOnce:
         ask = self.ask
         plan = direct(ask.m, ask.n)
         report = Report(plan.strategy, plan.because, notes=list(ask.x.notes))
-        if self.way == "pull":
+        if self.from_weights:
+            report.because = from_weights_because(ask)
+            report.steps = [
+                Step(FROM_WEIGHTS, "pull", "vmap", ask.m, 1, self.seconds),
+                Step("certificate, one more row of the batch", "pull", "vmap", 1, 1),
+            ]
+        elif self.way == "pull":
             report.steps = [
                 Step("rows", "pull", "vmap", ask.m, 1, self.seconds),
                 Step("certificate, one more row of the batch", "pull", "vmap", 1, 0),
@@ -63,8 +73,15 @@ class AtOnce:
         return report
 
 
-def at_once(ask: Ask) -> AtOnce | None:
-    """All of an ordinary Jacobian, proven; None where more has to be looked at."""
+def from_weights_because(ask: Ask) -> str:
+    return f"{ask.m} rows asked for, {ask.n} columns; y is a matrix times a tensor"
+
+
+def at_once(ask: Ask, *, from_weights: bool = False) -> AtOnce | None:
+    """All of an ordinary Jacobian, proven; None where more has to be looked at.
+
+    `from_weights` begins with the rows of the last layer's matrix, where there is one.
+    """
     y, x = ask.y, ask.x.parts[0].value
     if not _ordinary(ask):
         return None
@@ -73,7 +90,10 @@ def at_once(ask: Ask) -> AtOnce | None:
         return None
     started = time.perf_counter()
     try:
-        found = _rows(y, x, m) if m <= n + 2 else _columns(y, x, m)
+        if from_weights:
+            found = _rows_from_weights(y, x, m)
+        else:
+            found = _rows(y, x, m) if m <= n + 2 else _columns(y, x, m)
     except CannotBatch:
         return None
     if found is None:
@@ -82,7 +102,8 @@ def at_once(ask: Ask) -> AtOnce | None:
     bound = SMALLEST * size / math.sqrt(n)
     if not residual <= tolerance(ask) * bound < math.inf:  # false for a NaN too
         return None
-    return AtOnce(ask, way, array, residual / bound if residual else 0.0, time.perf_counter() - started)
+    relative, seconds = residual / bound if residual else 0.0, time.perf_counter() - started
+    return AtOnce(ask, way, array, relative, seconds, from_weights=from_weights)
 
 
 def _ordinary(ask: Ask) -> bool:
@@ -117,6 +138,23 @@ def _rows(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
     """Every row and the probe in one batch: (m + 1, n)."""
     arrays, linear = _engine(y, x)
     block = linear.pull_at_once(arrays.identity(y, signs(m)))
+    if block is None:
+        return None
+    residual, size = arrays.agreement(arrays.weights(balance(m), y), block, None)
+    return block[:m], residual, size, "pull"
+
+
+def _rows_from_weights(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
+    """The rows of the last layer's matrix, and the probe as the engine pulls it through that layer: (m + 1, n)."""
+    record: Any = y.record
+    started = record.weights(y, (x,))
+    if started is None:
+        return None
+    value, rows = started  # (m, *value.shape)
+    arrays, last = _engine(y, value)
+    probe = arrays.weights(signs(m), y)
+    (pulled,) = last.pull(probe.view(1, *y.shape), last.pull_rungs[-1])
+    block = record.linear(value, (x,)).pull_at_once(arrays.concat([rows, pulled], 0))
     if block is None:
         return None
     residual, size = arrays.agreement(arrays.weights(balance(m), y), block, None)

@@ -8,6 +8,7 @@ from wrt._core.index import Elements, Positions
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
 from wrt._planner import cost
+from wrt._run.at_once import FROM_WEIGHTS, at_once, from_weights_because
 from wrt._run.columns import pull_columns
 from wrt._run.direct import Proof, Swept, holds, sweep_lines
 
@@ -16,6 +17,10 @@ FAR = 4  # rows for each column beyond which columns are swept without a closer 
 
 def sweep_from_weights(ask: Ask, linear: Linear, flow: Flow, report: Report, *, proof: Proof) -> Swept | None:
     """Every row, begun one layer further; None where y is no such product, or where the answer does not hold."""
+    whole = at_once(ask, from_weights=True) if proof != "later" else None
+    if whole is not None:
+        report.take(whole.report())
+        return Swept(whole.array, "pull", True)
     arrays = ask.y.record.backend.arrays
     started = flow.weights()
     if started is None:
@@ -29,14 +34,14 @@ def sweep_from_weights(ask: Ask, linear: Linear, flow: Flow, report: Report, *, 
     def sweep(rows: Positions, probe: Array | None) -> Array | None:
         return pull_columns(inner, inward, picked[int(rows[0]) : int(rows[-1]) + 1], rung)
 
-    step = Step("rows, starting as the weights of the last layer", "pull", rung, 0, 0)
+    step = Step(FROM_WEIGHTS, "pull", rung, 0, 0)
     try:
         found = sweep_lines(ask, linear, report, sweep, step, proof=proof)
     except CannotBatch:
         return None
     if found is None or not holds(report):
         return None
-    report.strategy, report.because = "direct", f"{ask.m} rows asked for, {ask.n} columns; y is a matrix times a tensor"
+    report.strategy, report.because = "direct", from_weights_because(ask)
     return found
 
 

@@ -34,7 +34,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "leaf", "tensor", "version", "view")
+    __slots__ = ("_edge", "device", "leaf", "signature", "tensor", "version", "view")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Moment:
         self.version = version
         self.view = view
         self.leaf = leaf
+        self.signature: tuple[str, ...] | None = None
 
     @property
     def edge(self) -> GradientEdge | None:
@@ -112,7 +113,15 @@ class LiveRecord:
 
     def signature(self, y: Value) -> tuple[str, ...]:
         """What a plan for y may be remembered by."""
-        return cuts.signature(y)
+        moment = y.key
+        if moment.signature is None:
+            moment.signature = cuts.signature(y)
+        known: tuple[str, ...] = moment.signature
+        return known
+
+    def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
+        """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
+        return cuts.weights(y, xs, self._at_edge)
 
     def trusted(self, y: Value) -> bool:
         """Whether the batches of every operation that led to y are known to be right."""

@@ -11,7 +11,7 @@ from wrt._core.index import Shape
 from wrt._core.report import Report, Step
 from wrt._planner.foresee import foresee
 from wrt._run.chunk import chunk_bytes
-from wrt._run.memory import words
+from wrt._run.memory import answer_bytes, peak_bytes, words
 from wrt._run.options import current
 
 NOTICED = 1e-3  # seconds that are worth a word
@@ -41,7 +41,7 @@ class Explanation:
     def of(cls, ask: Ask, shape: Shape, order: int, report: Report | None) -> Explanation:
         question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{_nth(order)} order, {math.prod(shape)} entries"
         size = math.prod(shape) * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
-        memory = size + chunk_bytes(ask)
+        memory = peak_bytes(ask) if size == answer_bytes(ask) else size + chunk_bytes(ask)
         if report is None:
             foreseen = foresee(ask, current().way)
             plan = foreseen.plan

@@ -196,10 +196,8 @@ class Gram:
         """Every line through J and back: G e for each unit vector e, a chunk at a time."""
         arrays, pieces = self._arrays, []
         like = self._ask.x.values[0] if self._over == "x" else self._ask.y
-        for start, stop in self._linear._chunks(count):
-            unit = np.zeros((stop - start, count))
-            unit[np.arange(stop - start), np.arange(start, stop)] = 1.0
-            pieces.append(self._times(arrays.from_numpy(unit, like)))
+        for start, stop in self._linear.chunks(count):
+            pieces.append(self._times(self._linear.units(start, stop, count, like)))
         self.report.notes.append("all lines together do not fit: each was sent there and back")
         return arrays.transpose(arrays.concat(pieces, 0))
 

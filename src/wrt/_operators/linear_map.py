@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Certificate, Report, Step
-from wrt._run import execute
+from wrt._core.value import Value
+from wrt._run import execute, same
 from wrt._run.certify import SEED, passes_per_row, signs, tolerance, verdict
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns
@@ -46,9 +46,10 @@ class LinearMap:
         self._dense: Array | None = None
         self._can_push = True
         self._set_up_told = False
-        if self.identity or self._empty:
-            words = "y and x are the same tensor: the identity" if self.identity else "the question is empty"
-            self.report.certificate = Certificate("exact", words=words)
+        if self.identity:
+            same.note(self.report)
+        elif self._empty:
+            self.report.certificate = Certificate("exact", words="the question is empty")
 
     # ---------------------------------------------------------------- setting up
 
@@ -92,7 +93,7 @@ class LinearMap:
         count = self.arrays.shape(v)[0]
         self._find()
         if self.identity:
-            return self._same(v, push=True)
+            return same.product(self.ask, v, "push")
         if self._sweeps is None or not count:
             return self.arrays.zeros((count, self.m), self.ask.y)
         if self._can_push:
@@ -115,7 +116,7 @@ class LinearMap:
         count = self.arrays.shape(u)[0]
         self._find()
         if self.identity:
-            return self._same(u, push=False)
+            return same.product(self.ask, u, "pull")
         if self._sweeps is None or not count:
             return self.arrays.zeros((count, self.n), self.ask.x.values[0])
         pulled = self._sweeps.sweep(u, "u @ J")
@@ -127,15 +128,6 @@ class LinearMap:
         found = self._sweeps.sweep(u, "u @ J, one by one", plain=True)
         assert found is not None
         return found
-
-    def _same(self, vectors: Array, *, push: bool) -> Array:
-        """The identity between some elements of a tensor and others of it."""
-        y, x = self.ask.y, self.ask.x.parts[0]
-        here, there = self.ask.rows.positions, x.elements.positions
-        arrays, count = self.arrays, self.arrays.shape(vectors)[0]
-        start, end = (there, here) if push else (here, there)
-        whole = arrays.reshape(arrays.spread(y, start, vectors), (count, y.size))
-        return arrays.take(whole, end, 1)
 
     def _tell_set_up(self) -> None:
         if not self._set_up_told and self._sweeps is not None and (steps := set_up(self._sweeps.linear)):
@@ -178,7 +170,7 @@ class LinearMap:
         u = self._u()
         got = size = None
         step = Step("rows", "pull", rung, 0, 0)
-        for start, stop in self._chunks(self.m):
+        for start, stop in self.chunks(self.m):
             rows = np.arange(start, stop)
             seeds = arrays.one_hot(ask.y, rows if positions is None else positions[rows])
             block = pull_columns(ask, linear, seeds, rung)
@@ -203,24 +195,24 @@ class LinearMap:
         if self.identity or self._sweeps is None or self._empty:
             self._fold_known(fold, self.n, self.push, self.ask.x.values[0])
             return
-        for start, stop in self._chunks(self.n):
-            block = self.push(self._one_hot_columns(start, stop))
+        for start, stop in self.chunks(self.n):
+            block = self.push(self.units(start, stop, self.n, self.ask.x.values[0]))
             if not self._can_push:
                 raise CannotBatch("no push holds")
             fold(start, stop, block)
 
-    def _one_hot_columns(self, start: int, stop: int) -> Array:
-        weights = np.zeros((stop - start, self.n))
-        weights[np.arange(stop - start), np.arange(start, stop)] = 1.0
-        return self.arrays.from_numpy(weights, self.ask.x.values[0])
+    def units(self, start: int, stop: int, count: int, like: Value) -> Array:
+        """Unit vectors start:stop of `count` elements."""
+        kind = self.arrays.numpy(self.arrays.zeros((0,), like)).dtype
+        weights = np.zeros((stop - start, count), kind)
+        weights[np.arange(stop - start), np.arange(start, stop)] = 1
+        return self.arrays.from_numpy(weights, like)
 
-    def _fold_known(self, fold: Fold, count: int, product: Callable[[Array], Array], like: Any) -> None:
-        for start, stop in self._chunks(count):
-            weights = np.zeros((stop - start, count))
-            weights[np.arange(stop - start), np.arange(start, stop)] = 1.0
-            fold(start, stop, product(self.arrays.from_numpy(weights, like)))
+    def _fold_known(self, fold: Fold, count: int, product: Callable[[Array], Array], like: Value) -> None:
+        for start, stop in self.chunks(count):
+            fold(start, stop, product(self.units(start, stop, count, like)))
 
-    def _chunks(self, count: int) -> Iterator[tuple[int, int]]:
+    def chunks(self, count: int) -> Iterator[tuple[int, int]]:
         size = chunk_size(self.ask)
         for start in range(0, count, size):
             yield start, min(start + size, count)

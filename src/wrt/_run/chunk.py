@@ -1,19 +1,31 @@
-"""How many rows or columns are swept in one call of the engine."""
+"""How many rows or columns are swept in one call of the engine, and what such a call takes."""
 
 from __future__ import annotations
 
 from wrt._core.ask import Ask
+from wrt._run.budget import LARGE, answer_bytes, left_beside
 
-TARGET = 2 * 2**20  # chunk x largest tensor on the way; measured best between 0.5 and 5 MB on CPU
+TARGET = 2 * 2**20  # chunk x larger end of the map; measured best between 0.5 and 5 MB on CPU
 AT_ONCE = 5 * 2**20  # no chunks at all below this: a second call costs more than a fuller cache
 FEWEST, MOST = 64, 256
 MOST_AT_ONCE = 1024
 MOST_BYTES = 2**30
+LIVE = 4.5  # tensors of the widest kind that are alive at once in a batched pass, as measured
+SHARE = 0.25  # of the memory that the answer leaves, for one call
 
 
 def chunk_size(ask: Ask) -> int:
     """Rows (or columns) per call."""
-    per_row = max(ask.y.size, *(value.size for value in ask.x.values), 1) * ask.y.record.backend.arrays.itemsize(ask.y)
+    per_row = _ends(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
+    wanted = _wanted(ask, per_row)
+    if wanted * per_row < LARGE // 8 and answer_bytes(ask) < LARGE:
+        return wanted  # nobody has to be asked how much memory is free
+    room = min(LIVE * MOST_BYTES, SHARE * left_beside(ask))
+    return max(1, min(wanted, int(room / _per_line(ask))))
+
+
+def _wanted(ask: Ask, per_row: int) -> int:
+    """As many as are swept fastest, whatever memory there is."""
     lines = max(ask.m, 1)
     accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
     if accelerated is not None and accelerated(ask.y):  # many small calls leave a GPU idle: as much as comfortably fits
@@ -25,6 +37,25 @@ def chunk_size(ask: Ask) -> int:
 
 
 def chunk_bytes(ask: Ask) -> int:
-    """What one call of the engine returns beside the answer."""
-    lines = min(chunk_size(ask), max(ask.m, 1))
-    return lines * max(ask.y.size, *(value.size for value in ask.x.values)) * ask.y.record.backend.arrays.itemsize(ask.y)
+    """What one call of the engine takes beside the answer."""
+    lines = min(chunk_size(ask), max(ask.m, ask.n, 1))
+    return int(lines * _per_line(ask))
+
+
+def _per_line(ask: Ask) -> float:
+    """Bytes that one row or column of a batch takes at its peak."""
+    return LIVE * _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
+
+
+def _ends(ask: Ask) -> int:
+    return max(ask.y.size, *(value.size for value in ask.x.values), 1)
+
+
+def _widest(ask: Ask) -> int:
+    """Elements of the largest tensor on the way from x to y, where the graph tells; else of the two ends."""
+    record = ask.y.record
+    find = getattr(record, "flow", None)
+    if find is None or answer_bytes(ask) < LARGE or not all(map(record.has_history, (ask.y, *ask.x.values))):
+        return _ends(ask)
+    flow = find(ask.y, ask.x.values)
+    return _ends(ask) if flow is None else max(_ends(ask), flow.largest)

@@ -16,9 +16,11 @@ from wrt._core.plan import Direct
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._planner.choose import choose
+from wrt._run.budget import SMALL, adopts, answer_bytes
 from wrt._run.certify import passes_per_row
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, tangents
+from wrt._run.heap import Heap, aligned_zeros
 from wrt._run.options import current
 from wrt._run.progress import Progress
 from wrt._run.tally import Tally
@@ -125,13 +127,13 @@ def sweep_lines(
 ) -> Swept | None:
     """Rows (or columns) in chunks, each written where it belongs and counted for the certificate."""
     arrays = ask.y.record.backend.arrays
-    count, width = (ask.m, ask.n) if step.way == "pull" else (ask.n, ask.m)
+    count = ask.m if step.way == "pull" else ask.n
     per_line = passes_per_row(ask) if step.way == "pull" else 1
     size = chunk_size(ask)
     single = step.way == "pull" and ask.m == 1
     tally = Tally(ask, step.way) if proof != "later" and not single and current().certify else None
     started = time.perf_counter()
-    sheet = Sheet(ask, count, width)
+    sheet, heap = Sheet(ask, step.way), Heap(ask)
     with Progress(f"{count} {step.what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
         for start in range(0, count, size):
             stop = min(start + size, count)
@@ -148,6 +150,8 @@ def sweep_lines(
             sheet.write(start, stop, block)
             if tally is not None:
                 tally.add(start, stop, block)
+            del block
+            heap.look()
             progress.advance(stop - start)
     step.seconds = time.perf_counter() - started
     report.steps.append(step)
@@ -157,29 +161,47 @@ def sweep_lines(
         report.certificate = tally.certificate(linear, report)
     elif proof != "later":
         report.certificate = Certificate("engine") if single else Certificate("none")
-    whole = sheet.whole if step.way == "pull" else arrays.transpose(sheet.whole)
+    whole = sheet.whole
     finite = arrays.all_finite(whole) if tally is None else tally.finite(report.certificate)
     return Swept(whole, step.way, finite)
 
 
 class Sheet:
-    """The lines of the answer, each written in place once; where arrays cannot be written, joined at the end."""
+    """The (m, n) answer, each line of it written in place once.
 
-    def __init__(self, ask: Ask, count: int, width: int) -> None:
+    Where arrays of the framework cannot be written, a large answer is written in NumPy's memory, which the framework
+    then takes over as it is; what it cannot take over is joined at the end.
+    """
+
+    def __init__(self, ask: Ask, way: Way) -> None:
         self.arrays = ask.y.record.backend.arrays
-        self.like = ask.x.values[0]
-        self.shape = (count, width)
+        self.shape = (ask.m, ask.n)
+        self.way = way
+        self.lines = ask.m if way == "pull" else ask.n
         self.in_place = getattr(self.arrays, "writes_in_place", False)
+        large = not self.in_place and answer_bytes(ask) >= SMALL
+        self.adopt: Callable[[Array], Array] | None = getattr(self.arrays, "adopt", None) if large and adopts(ask) else None
+        self.written: Array | None = None
         self.blocks: list[Array] = []
 
     def write(self, start: int, stop: int, block: Array) -> None:
-        if not self.in_place or stop - start == self.shape[0]:
+        """Lines start:stop, each a row of the block."""
+        if (not self.in_place and self.adopt is None) or stop - start == self.lines:
             self.blocks.append(block)
             return
-        if not self.blocks:
-            self.blocks.append(self.arrays.zeros_like(self.shape, block))
-        self.blocks[0][start:stop] = block
+        if self.adopt is not None:
+            block = self.arrays.numpy(block)
+        if self.written is None:
+            zeros = aligned_zeros(self.shape, block.dtype) if self.adopt else self.arrays.zeros_like(self.shape, block)
+            self.written = zeros
+        if self.way == "pull":
+            self.written[start:stop] = block
+        else:
+            self.written[:, start:stop] = block.T if self.adopt else self.arrays.transpose(block)
 
     @property
     def whole(self) -> Array:
-        return self.blocks[0] if len(self.blocks) == 1 else self.arrays.concat(self.blocks, 0)
+        if self.written is not None:
+            return self.adopt(self.written) if self.adopt is not None else self.written
+        found = self.blocks[0] if len(self.blocks) == 1 else self.arrays.concat(self.blocks, 0)
+        return found if self.way == "pull" else self.arrays.transpose(found)

@@ -19,7 +19,7 @@ from wrt._run.at_once import at_once
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.fused import again, fused_block
-from wrt._run.memory import refuse_too_large
+from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import current
 from wrt._run.planned import planned_block
 from wrt._run.row import plain_row, row_report
@@ -68,7 +68,8 @@ def answer(ask: Ask) -> Answer:
         return nothing(same, "y and x are the same tensor: the identity", connected=True)
     ask.y.record.ready(ask.y, ask.x)
     refuse_too_large(ask)
-    found = _first_reached(ask)
+    with system_refusals(ask):
+        found = _first_reached(ask)
     if found is None:
         raise_unless_independent(ask)
         zeros = arrays.zeros((ask.m, ask.n), ask.x.values[0])
@@ -92,7 +93,7 @@ def _as_before(ask: Ask) -> Answer | None:
 
 def connected(ask: Ask) -> bool:
     """Whether a gradient path leads from x to y; costs one pull and raises nothing about a missing path."""
-    if ask.m == 0 or ask.n == 0 or _identity(ask) is not None:
+    if ask.m == 0 or ask.n == 0 or is_identity(ask):
         return True
     record = ask.y.record
     if not record.has_history(ask.y):
@@ -116,6 +117,7 @@ def meanings(side: Side | None) -> Iterator[Side]:
 def _identity(ask: Ask) -> Array | None:
     if not is_identity(ask):
         return None
+    refuse_too_large(ask)
     here, there = ask.rows.positions, ask.x.parts[0].elements.positions
     return ask.y.record.backend.arrays.from_numpy(here[:, None] == there[None, :], ask.y)
 

@@ -14,6 +14,7 @@ from wrt._core.ask import Ask
 from wrt._core.plan import Direct
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
+from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs, tolerance
 from wrt._run.direct import Swept
 from wrt._run.options import DEFAULT, current
@@ -30,6 +31,8 @@ class Known(NamedTuple):
 def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
     """All rows or columns, proven; None where the backend has no such program, or its answer is not plainly right."""
     if not hasattr(linear, "block") or ask.m == 1 or not current().certify or not _ordinary(ask):
+        return None
+    if answer_bytes(ask) >= SMALL:  # one program would hold the answer twice: a large one is written chunk by chunk
         return None
     known = Known(linear, plan, tolerance(ask))
     array = _ran(ask, known, report)

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from wrt._core.ask import Ask
+from wrt._core.value import Value
+from wrt._run.budget import SMALL, adopts, answer_bytes, free
+from wrt._run.chunk import chunk_bytes
 from wrt._run.options import current
-from wrt.errors import TooLarge
+from wrt.errors import TooLarge, WrtError
 
-SMALL = 64 * 2**20  # below this nobody is asked how much memory is free
-KEEP_FREE = 0.1
+__all__ = ["SMALL", "Growing", "answer_bytes", "fits", "free", "peak_bytes", "refuse_bytes", "refuse_too_large",
+           "system_refusals", "words"]  # fmt: skip
+
+WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero"
 
 
-def answer_bytes(ask: Ask) -> int:
-    """Bytes of the dense answer."""
-    return ask.m * ask.n * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+def peak_bytes(ask: Ask) -> int:
+    """Bytes at the peak of computing the dense answer, one call of the engine included.
+
+    Where arrays cannot be written in place, the pieces stand beside the answer that they are joined to.
+    """
+    whole = answer_bytes(ask)
+    in_place = getattr(ask.y.record.backend.arrays, "writes_in_place", False) or adopts(ask)
+    return chunk_bytes(ask) + (whole if in_place else 2 * whole)
 
 
 def refuse_too_large(ask: Ask) -> None:
-    """Raise `TooLarge` when the dense answer cannot fit."""
-    refuse_bytes(
-        answer_bytes(ask),
-        ask.x.values[0],
-        f"the Jacobian has {ask.m} x {ask.n} entries",
-        "ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero",
-    )
+    """Raise `TooLarge` when the dense answer, or the way to it, cannot fit."""
+    what = f"the Jacobian has {ask.m} x {ask.n} entries"
+    needed = answer_bytes(ask)
+    refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
+    if current().memory is not None or needed < SMALL:
+        return
+    peak, limit = peak_bytes(ask), free(ask.x.values[0])
+    if peak > limit:
+        where = f"about {words(peak)} at the peak of computing it, {words(limit)} are free"
+        raise TooLarge(f"{what}: {words(needed)}", where, WAYS_OUT)
 
 
-def refuse_bytes(needed: int, like: Any, what: str, write: str) -> None:
+def refuse_bytes(needed: int, like: Value, what: str, write: str) -> None:
     """Raise `TooLarge` when so many bytes cannot fit where a Value lives."""
     limit = current().memory
     if limit is None:
@@ -36,11 +50,6 @@ def refuse_bytes(needed: int, like: Any, what: str, write: str) -> None:
         limit = free(like)
     if needed > limit:
         raise TooLarge(f"{what}: {words(needed)}", f"{words(limit)} are free for it", write)
-
-
-def free(like: Any) -> int:
-    """Bytes that may be taken where a Value lives."""
-    return int(like.record.backend.arrays.free_memory(like) * (1 - KEEP_FREE))
 
 
 def fits(ask: Ask, lines: int) -> bool:
@@ -52,7 +61,52 @@ def fits(ask: Ask, lines: int) -> bool:
     return needed <= (free(ask.x.values[0]) if limit is None else limit)
 
 
-def words(count: int) -> str:
+class Growing:
+    """Pieces that are collected without knowing how many bytes there will be: refused as soon as that shows."""
+
+    def __init__(self, ask: Ask, what: str) -> None:
+        self.what = what
+        chosen = current().memory
+        self.limit = free(ask.x.values[0]) if chosen is None else chosen
+        self.taken = 0
+
+    def add(self, count: int, done: int, total: int) -> None:
+        """`count` more bytes, after `done` of `total` lines."""
+        self.taken += count
+        expected = self.taken * total // max(1, done)
+        if expected > self.limit:
+            raise TooLarge(
+                f"{self.what}: about {words(expected)} of nonzeros",
+                f"{done} of {total} rows take {words(self.taken)}; {words(self.limit)} were free",
+                "ask for rows J[i], products J @ v or u @ J, or a region J[a:b, c:d]",
+            )
+
+
+@contextmanager
+def system_refusals(ask: Ask) -> Iterator[None]:
+    """An allocation that the system refuses after all, in the words of `TooLarge`."""
+    try:
+        yield
+    except WrtError:
+        raise
+    except Exception as error:
+        if not _no_memory(error):
+            raise
+        first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise TooLarge(
+            f"the Jacobian has {ask.m} x {ask.n} entries: {words(answer_bytes(ask))}",
+            f"the system refused memory on the way to it: {first[0][:120]}",
+            WAYS_OUT,
+        ) from error
+
+
+def _no_memory(error: Exception) -> bool:
+    said = f"{type(error).__name__} {error}".lower()
+    told = ("can't allocate memory", "out of memory", "resource_exhausted", "resourceexhausted", "bad_alloc", "outofmemory")
+    return isinstance(error, MemoryError) or any(words in said for words in told)
+
+
+def words(count: float) -> str:
     """Bytes for people.
 
     >>> words(3 * 2**30)

@@ -14,7 +14,7 @@ from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.choose import choose
-from wrt._run import execute, repair
+from wrt._run import execute, repair, same
 from wrt._run.certify import SEED, passes_per_row, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, spread_tangents
@@ -22,7 +22,8 @@ from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.compressed import Passes
 from wrt._run.direct import set_up, sweep_direct
 from wrt._run.factored import Factors
-from wrt._run.memory import SMALL, answer_bytes
+from wrt._run.heap import Heap
+from wrt._run.memory import SMALL, Growing, answer_bytes
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
 from wrt.errors import WrongShape
@@ -30,14 +31,16 @@ from wrt.errors import WrongShape
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+BOTH = 2  # the pieces stand beside the matrix that they are joined to
+
 
 def left(ask: Ask, u: Any, report: Report) -> Array:
     """u @ J, one pull for each u: (*x.shape), or (k, *x.shape) for k of them."""
     arrays = ask.y.record.backend.arrays
     batch, weights = _weights(ask, u, ask.rows.shape, "u", "y", lead=True)
     if execute.is_identity(ask):
-        block = _all_of_it(ask, report)
-        return arrays.reshape(arrays.matmul(arrays.cast_like(weights, block), block), (*batch, *ask.x.shape))
+        same.note(report)
+        return arrays.reshape(same.product(ask, weights, "pull"), (*batch, *ask.x.shape))
     count = arrays.shape(weights)[0]
     seeds = arrays.spread(ask.y, ask.rows.positions, arrays.native(weights, ask.y))
     for some, linear in _maps(ask):
@@ -58,16 +61,18 @@ def right(ask: Ask, v: Any, report: Report) -> Array:
     batch, weights = _weights(ask, v, ask.x.shape, "v", "x", lead=False)
     columns = arrays.native(weights, ask.x.values[0])  # (k, n)
     shape = (*ask.rows.shape, *batch)
+    if execute.is_identity(ask):
+        same.note(report)
+        return arrays.reshape(arrays.transpose(same.product(ask, columns, "push")), shape)
     try:
-        for some, linear in () if execute.is_identity(ask) else _maps(ask):
+        for some, linear in _maps(ask):
             pushed = _certified_push(some, linear, columns, report)
             if pushed is not None:
                 return arrays.reshape(arrays.transpose(pushed), shape)
     except CannotBatch:
         pass  # no push here: all rows, which is what it costs
     else:
-        if not execute.is_identity(ask):
-            return _independent(ask, shape, ask.y, report)
+        return _independent(ask, shape, ask.y, report)
     block = _all_of_it(ask, report)
     return arrays.reshape(arrays.matmul(block, arrays.transpose(arrays.cast_like(columns, block))), shape)
 
@@ -177,6 +182,9 @@ def diagonal(ask: Ask, report: Report) -> Array:
             "ask for elements of both sides that match, for example d(y)[:n] / d(x)[:n]",
         )
     arrays = ask.y.record.backend.arrays
+    if execute.is_identity(ask):
+        same.note(report)
+        return arrays.reshape(same.diagonal(ask), ask.rows.shape)
     found = _in_fewer_passes(ask, report)
     if found is not None:
         return arrays.reshape(found.diagonal(), ask.rows.shape)
@@ -195,6 +203,9 @@ def sparse(ask: Ask, report: Report) -> csr_array:
     from scipy.sparse import csr_array, vstack
 
     arrays = ask.y.record.backend.arrays
+    if execute.is_identity(ask):
+        same.note(report)
+        return same.sparse(ask)
     found = _in_fewer_passes(ask, report)
     if isinstance(found, Passes):
         return found.sparse()
@@ -204,7 +215,11 @@ def sparse(ask: Ask, report: Report) -> csr_array:
         whole = execute.answer(ask)
         report.take(whole.report)
         return csr_array(arrays.numpy(whole.array))
-    blocks = [csr_array(arrays.numpy(block)) for _, block in _row_blocks(ask, report)]
+    blocks, growing, heap = [], Growing(ask, f"the nonzeros of {ask.m} x {ask.n} entries"), Heap(ask)
+    for rows, block in _row_blocks(ask, report):
+        blocks.append(csr_array(arrays.numpy(block)))
+        growing.add(BOTH * blocks[-1].nnz * (blocks[-1].data.itemsize + 4), int(rows[-1]) + 1, ask.m)
+        heap.look()
     if not blocks:
         return csr_array((ask.m, ask.n))
     return csr_array(vstack(blocks, format="csr"))
@@ -227,9 +242,6 @@ def _in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
 
 def _row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
     """The Jacobian some rows at a time, each chunk proven."""
-    if execute.is_identity(ask):
-        yield np.arange(ask.m), _all_of_it(ask, report)
-        return
     if ask.m == 0 or ask.n == 0:
         return
     for some, linear in _maps(ask):

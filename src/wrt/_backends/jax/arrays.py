@@ -53,6 +53,13 @@ class JaxArrays:
     def zeros_like(self, shape: Shape, like: Array) -> Array:
         return jnp.zeros(shape, like.dtype)
 
+    def can_adopt(self) -> bool:
+        return bool(on_cpu())
+
+    def adopt(self, buffer: npt.NDArray[Any]) -> Array:
+        """NumPy's memory as an array, without a copy; nobody may write to it any more."""
+        return jax.device_put(buffer, may_alias=True)
+
     def one_hot(self, value: Value, positions: Positions) -> Array:
         return OneHot(positions, value.shape, np.dtype(value.dtype))
 

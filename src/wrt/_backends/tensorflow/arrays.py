@@ -35,6 +35,17 @@ class TensorFlowArrays:
 
     writes_in_place = False
 
+    def can_adopt(self) -> bool:
+        return not tf.config.list_physical_devices("GPU")
+
+    @unseen
+    def adopt(self, buffer: npt.NDArray[Any]) -> Tensor:
+        """NumPy's memory as a tensor, without a copy where DLPack knows the dtype; nobody may write to it any more."""
+        try:
+            return tf.experimental.dlpack.from_dlpack(buffer.__dlpack__())
+        except (BufferError, TypeError, RuntimeError):
+            return tf.convert_to_tensor(buffer)
+
     @unseen
     def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
         return tf.zeros(shape, like.dtype)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Compressed", "Cut", "Direct", "Patches", "Plan", "Way"]
+__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,17 @@ class Patches:
     way: Way = "pull"
 
 
-Plan: TypeAlias = Direct | Compressed | Cut | Patches
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """Rows are carried from y to x through `tensors`; `stretches` says how each is passed, None for by all rows."""
+
+    tensors: tuple[int, ...]
+    sizes: tuple[int, ...]
+    stretches: tuple[Compressed | None, ...]
+    passes: int
+    because: str
+    strategy: Literal["chain"] = "chain"
+    way: Way = "pull"
+
+
+Plan: TypeAlias = Direct | Compressed | Cut | Patches | Chain

@@ -13,15 +13,16 @@ PUSH_OPERATIONS = 3  # a pull that can be differentiated, then twice as many ope
 
 def seconds(flow: Flow, tensors: list[int], passes: int) -> float:
     """`passes` pulls through these operations, in one batch."""
-    return len(tensors) * PER_OPERATION + passes * _each(flow, tensors)
+    return len(tensors) * PER_OPERATION + passes * each(flow, tensors)
 
 
 def push_seconds(flow: Flow, tensors: list[int], passes: int) -> float:
     """`passes` pushes through them, set up by a pull."""
-    return len(tensors) * PER_OPERATION * PUSH_OPERATIONS + passes * _each(flow, tensors) * PUSH
+    return len(tensors) * PER_OPERATION * PUSH_OPERATIONS + passes * each(flow, tensors) * PUSH
 
 
-def _each(flow: Flow, tensors: list[int]) -> float:
+def each(flow: Flow, tensors: list[int]) -> float:
+    """One more pull in a batch."""
     products = sum(flow.products[tensor] for tensor in tensors)
     elements = sum(flow.elements[tensor] for tensor in tensors)
     return products * PER_PRODUCT + elements * PER_ELEMENT

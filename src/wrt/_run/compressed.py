@@ -102,14 +102,14 @@ def sweep_compressed(
     try:
         if warm and plan.passes > FEW and plan.way == "pull":  # the probe travels as one more row of the batch
             arrays = ask.y.record.backend.arrays
-            batch = sweeps.sweep(arrays.concat([_seeds(ask, plan), probe(ask)], 0), "rows together, and the probe")
+            batch = sweeps.sweep(arrays.concat([seeds_of(ask, plan), probe(ask)], 0), "rows together, and the probe")
             found, expected = (None, None) if batch is None else (batch[:-1], batch[-1:])
         elif plan.way == "pull":
-            found = sweeps.sweep(_seeds(ask, plan), "rows together")
+            found = sweeps.sweep(seeds_of(ask, plan), "rows together")
             expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
         else:
             expected = sweeps.set_up_push(probe(ask)) if expected is None else expected
-            found = sweeps.sweep(_seeds(ask, plan), "columns together", "push")
+            found = sweeps.sweep(seeds_of(ask, plan), "columns together", "push")
             expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
     except CannotBatch:
         return None
@@ -123,7 +123,7 @@ def probe(ask: Ask) -> Array:
     return ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)
 
 
-def _seeds(ask: Ask, plan: Compressed) -> Array:
+def seeds_of(ask: Ask, plan: Compressed) -> Array:
     """(passes, m) for a pull: a one at every row of a pass."""
     if "seeds" in plan.kept:
         return plan.kept["seeds"]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Positions
-from wrt._core.plan import Compressed, Cut, Direct, Plan
+from wrt._core.plan import Chain, Compressed, Cut, Direct, Plan
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Report
 from wrt._planner import cost, warm
@@ -21,6 +21,7 @@ from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
+from wrt._run.chained import plan_chain, sweep_chain
 from wrt._run.compressed import Passes, probe, sweep_compressed
 from wrt._run.cone import may_be_local, sweep_cone
 from wrt._run.direct import Swept, sweep_direct
@@ -73,9 +74,13 @@ class Planned:
             return None  # looked at before: nothing there
         if known is None and self._glanced():
             return None
-        found = self.in_fewer_passes()
+        found = None if isinstance(known, Chain) else self.in_fewer_passes()
         if found is not None:
             return found
+        if known is None or isinstance(known, Chain):
+            carried = self._chained(known)
+            if carried is not None:
+                return carried
         begun = self._from_the_weights()
         warm.remember(self.key, replace(self._direct(), from_weights=begun is not None))
         return begun
@@ -83,7 +88,7 @@ class Planned:
     def in_fewer_passes(self) -> Passes | Factors | None:
         """A proven answer in fewer passes than rows or columns; None where there is none."""
         plan = warm.recall(self.key)
-        if plan is not None and not isinstance(plan, Direct):
+        if plan is not None and not isinstance(plan, (Direct, Chain)):
             found = self._tried(plan, known=True)
             if found is not None:
                 return found
@@ -155,6 +160,22 @@ class Planned:
         if isinstance(plan, Cut) and self.flow is not None and tuple(self.flow.sizes) == plan.sizes:
             return sweep_factors(self.ask, self.linear, plan, self.flow, solve, self.report)
         return None
+
+    def _chained(self, known: Plan | None) -> Swept | None:
+        """Rows carried through several tensors, where some stretch between them is structured."""
+        flow = self.flow
+        if flow is None or not hasattr(self.ask.y.record.backend.arrays, "contract") or self._direct().way != "pull":
+            return None
+        plan = known if isinstance(known, Chain) else plan_chain(self.ask, flow, self.report)
+        if plan is None or tuple(flow.sizes) != plan.sizes:
+            return None
+        found = sweep_chain(self.ask, self.linear, plan, flow, self.report)
+        if found is None or not self.report.certificate:
+            self.report.fallbacks.append(f"chain: a stretch was not what it seemed ({self.report.certificate})")
+            return None
+        self.report.strategy, self.report.because = plan.strategy, plan.because
+        warm.remember(self.key, plan)
+        return found
 
     def _from_the_weights(self) -> Swept | None:
         if self.flow is None or self._direct().way != "pull":

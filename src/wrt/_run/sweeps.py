@@ -18,11 +18,12 @@ FEW = 2  # so few seeds are swept one by one: setting up a batch takes longer
 class Sweeps:
     """Batches of seeds, on the first rung of the ladder that takes them; `report` keeps count."""
 
-    def __init__(self, ask: Ask, linear: Linear, report: Report) -> None:
+    def __init__(self, ask: Ask, linear: Linear, report: Report, *, chunk: int | None = None) -> None:
         self.ask = ask
         self.linear = linear
         self.report = report
         self.refused: set[str] = set()
+        self.chunk = chunk
 
     def sweep(self, weights: Array, what: str, way: Way = "pull", *, plain: bool = False) -> Array | None:
         """(k, m) -> (k, n) by pull, (k, n) -> (k, m) by push; None where no path leads through.
@@ -44,7 +45,7 @@ class Sweeps:
                 self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
-            calls = count if rung is rungs[-1] else -(-count // chunk_size(self.ask))
+            calls = count if rung is rungs[-1] else -(-count // (self.chunk or chunk_size(self.ask)))
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")
@@ -60,7 +61,7 @@ class Sweeps:
         return asked(self.ask, start(seed_of(self.ask, weights)), 1)
 
     def _in_chunks(self, weights: Array, count: int, rung: str, way: Way) -> Array | None:
-        size = chunk_size(self.ask)
+        size = self.chunk or chunk_size(self.ask)
         if count <= size:
             return self._once(weights, rung, way)
         blocks = [self._once(weights[start : start + size], rung, way) for start in range(0, count, size)]

@@ -183,6 +183,10 @@ class TorchArrays:
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         return a @ b
 
+    def contract(self, equation: str, a: Tensor, b: Tensor) -> Tensor:
+        """A product as einsum writes it."""
+        return torch.einsum(equation, a, b)
+
     def abs(self, array: Tensor) -> Tensor:
         return array.abs()
 

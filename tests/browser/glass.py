@@ -99,8 +99,9 @@ class Glass:
     def pixel(self, role: str, *index: int) -> tuple[int, int, int]:
         """The color in which an element is drawn."""
         spot = self.spot(role, index)
-        read = """(box, {x, y}) => { const canvas = box.querySelector("canvas"); const ratio = canvas.width / box.clientWidth;
-            return [...canvas.getContext("2d").getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data].slice(0, 3) }"""
+        read = """(box, {x, y}) => { const canvas = box.querySelector("canvas");
+            const [left, top] = [x, y].map((one) => Math.round((one * canvas.width) / box.clientWidth));
+            return [...canvas.getContext("2d").getImageData(left, top, 1, 1).data].slice(0, 3) }"""
         return tuple(self.heat(role).evaluate(read, spot))
 
     def text(self, place: str) -> str:

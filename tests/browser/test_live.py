@@ -98,7 +98,8 @@ def test_a_phone_shows_everything_in_one_column(run: Any, opened: Any) -> None:
         page.page.set_viewport_size({"width": 360, "height": 740})
         page.until("document.querySelector('.wrt-body').clientWidth <= 360")
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
-        boxes = [page.page.locator(place).bounding_box() for place in ('[data-role="target"]', '[data-role="source"]', ".wrt-graph")]
+        places = ('[data-role="target"]', '[data-role="source"]', ".wrt-graph")
+        boxes = [page.page.locator(place).bounding_box() for place in places]
         assert all(one["x"] >= 0 and one["x"] + one["width"] <= 360 for one in boxes)
         assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
         page.click("target", 0, 1)

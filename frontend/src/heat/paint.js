@@ -97,7 +97,10 @@ export function pooled(sheet, data, k) {
           const v = data[at];
           const far = v < 0 ? -v : v;
           // Not a number stays not a number: no comparison with it holds.
-          if (far > reach || far !== far) [held, reach] = [v, far !== far ? Infinity : far];
+          if (far > reach || far !== far) {
+            held = v;
+            reach = far !== far ? Infinity : far;
+          }
         }
         out[to] = held;
       }

@@ -42,6 +42,7 @@ const evidence = (saved, python) => ({
 
 /** A norm for every pair of steps along two axes: only from a matrix that is there as a whole. */
 function mapFrom(saved, ask) {
+  if (!saved) throw unsaved(ask);
   saved.opened ??= openMatrix(saved);
   if (!saved.opened.complete) throw unsaved(ask);
   const { shape, data } = normsFrom(saved.opened, saved.target.shape, saved.source.shape, ask.keep);
@@ -52,11 +53,18 @@ export function fileHost(run) {
   const answers = new Map((run.answers ?? []).map(({ ask, reply }) => [keyOf(ask), reply]));
   const same = (saved, { target, source }) =>
     (saved.target.name ?? saved.target) === target.name && (saved.source.name ?? saved.source) === source.name;
-  const jacobian = (ask) => {
-    const saved = (run.maps ?? []).find((one) => same(one, ask));
-    if (!saved) throw unsaved(ask);
-    return saved;
-  };
+  const reasons = (ask) => (run.whys ?? []).find((saved) => same(saved, ask))?.reply ?? { findings: [] };
+  const jacobian = (ask) => (run.maps ?? []).find((one) => same(one, ask));
+
+  /** A saved answer, one computed from a saved matrix, or the saved reason why there is none. */
+  function derivative(ask) {
+    const saved = jacobian(ask);
+    const known = answers.get(keyOf(ask)) ?? (saved && fromMatrix(saved, ask));
+    if (known) return known;
+    const [finding] = reasons(ask).findings;
+    if (!finding) throw unsaved(ask);
+    return { ...evidence({}, pythonOf(ask)), ask, kind: "row", shape: null, data: null, connected: false, finding };
+  }
 
   function tensor({ name }) {
     if (Object.hasOwn(run.tensors, name)) return run.tensors[name];
@@ -71,10 +79,10 @@ export function fileHost(run) {
     hello: () => run.hello,
     graph: () => run.graph,
     tensor,
-    derivative: (ask) => answers.get(keyOf(ask)) ?? fromMatrix(jacobian(ask), ask),
+    derivative,
     sizes: ({ target }) =>
       (run.sizes ?? []).find((saved) => saved.target.name === target.name && sameIndex(saved.target.index, target.index)) ?? null,
-    why: (ask) => (run.whys ?? []).find((saved) => same(saved, ask))?.reply ?? { findings: [] },
+    why: reasons,
     map: (ask) => mapFrom(jacobian(ask), ask),
   };
   return {

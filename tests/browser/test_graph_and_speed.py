@@ -1,0 +1,145 @@
+"""The computation on the left, small and large; and how long things take, printed, not judged."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import wrt
+from tests.browser.glass import STORE
+from tests.browser.runs import picture
+from wrt._microscope import assets, encode
+from wrt._microscope.model import Microscope
+
+
+@pytest.fixture(scope="module")
+def page(opened: Any) -> Any:
+    with picture()[2].show(browser=False, wait=False) as live:
+        yield (glass := opened(live.url))
+        glass.page.close()
+
+
+def labels(page: Any) -> list[str]:
+    return page.page.evaluate("[...document.querySelectorAll('.wrt-box b')].map((one) => one.textContent)")
+
+
+def test_only_the_path_between_target_and_source_is_drawn(page: Any) -> None:
+    page.show("head", "conv2", [0, 1])
+    assert "x" not in labels(page)
+    assert {"conv2", "head"} <= set(labels(page))
+    page.page.get_by_text("whole run").click()
+    assert {"x", "conv1"} <= set(labels(page))
+    page.page.get_by_text("whole run").click()
+
+
+def test_boxes_say_shape_size_and_zeros(page: Any) -> None:
+    page.show("head", "x", [0, 1])
+    page.until("document.querySelector('.wrt-size')")
+    said = page.page.evaluate("[...document.querySelectorAll('.wrt-face')].map((one) => one.getAttribute('aria-label'))")
+    (head,) = [one for one in said if one.startswith("head,")]
+    assert "shape 1×3" in head
+    assert "largest gradient 1" in head
+    assert "67% zeros" in head  # one of three elements of head is asked about
+
+
+def test_a_click_on_a_box_makes_it_the_source_and_with_shift_the_target(page: Any) -> None:
+    page.show("head", "x", [0, 1])
+    page.page.locator('.wrt-face[data-key]:has(b[title="conv2"])').click()
+    page.settled()
+    assert page.view["source"] == "conv2"
+    page.show("head", "x", [0, 1])
+    page.page.locator('.wrt-face[data-key]:has(b[title="conv2"])').click(modifiers=["Shift"])
+    page.until(f"{STORE}.view.value.target === 'conv2' && !{STORE}.busy.value")
+
+
+class Deep(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        pairs = (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(30))
+        self.layers = torch.nn.Sequential(*pairs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def test_modules_are_folded_and_open_with_a_click(opened: Any) -> None:
+    with wrt.trace(Deep(), torch.ones(1, 4)).show(browser=False, wait=False) as live:
+        page = opened(live.url)
+        assert "values" in page.text(".wrt-box.wrt-module >> nth=0")
+        before = int(page.page.locator(".wrt-scroll").get_attribute("data-boxes"))
+        page.page.locator(".wrt-unfold").first.click()
+        after = int(page.page.locator(".wrt-scroll").get_attribute("data-boxes"))
+        assert after > before
+        page.page.close()
+
+
+def large_run(nodes: int, size: int) -> dict[str, Any]:
+    """A long chain with branches, and one large derivative: as a saved page holds them."""
+    with wrt.record(values=True) as t:
+        x = torch.ones(3, requires_grad=True)
+        y = x * 2
+    microscope = Microscope(t)
+    hello, graph, tensor = microscope.hello({}), microscope.graph({}), microscope.tensor({"name": "y"})
+    like, last = graph["nodes"][-1], f"h#{nodes - 1}"
+    inputs = [[] if k == 0 else [k - 1] if k % 5 else [k - 1, max(0, k - 7)] for k in range(nodes)]
+    chain = [like | {"id": k, "name": f"h#{k}", "names": [f"h#{k}"], "label": "h", "inputs": inputs[k]} for k in range(nodes)]
+    names = [one["name"] for one in chain]
+    numbers = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
+    square = tensor | {"name": "h#0", "shape": [size, size], "data": encode.array(numbers), "view": "matrix"}
+    square["axes"] = {"rows": 0, "columns": 1, "channel": None, "batch": None, "tokens": None}
+    ask = {"target": {"name": last, "index": [0]}, "source": {"name": "h#0", "index": None}, "reduce": None}
+    reply = {"kind": "row", "over": "source", "shape": [size, size], "data": encode.array(numbers), "connected": True}
+    start = {"target": last, "source": "h#0", "index": [0]}
+    return {
+        "hello": hello | {"targets": names, "sources": names, "default": start, "computes": False},
+        "graph": graph | {"nodes": chain, "modules": []},
+        "tensors": {last: tensor | {"name": last}, "h#0": square},
+        "answers": [{"ask": ask, "reply": reply | {"plan": None, "certificate": None, "python": "d(y) / d(x)"}}],
+    }
+
+
+def test_five_thousand_nodes_and_a_million_entries_open(opened: Any, tmp_path: Path, capsys: Any) -> None:
+    data = json.dumps(large_run(5000, 1000)).replace("<", "\\u003c")
+    (tmp_path / "large.html").write_text(assets.file_page("large", data), encoding="utf-8", newline="")
+    started = time.perf_counter()
+    page = opened((tmp_path / "large.html").as_uri())
+    seconds = time.perf_counter() - started
+    layout = float(page.page.locator(".wrt-scroll").get_attribute("data-layout"))
+    assert int(page.page.locator(".wrt-scroll").get_attribute("data-boxes")) == 5000
+    assert page.page.locator(".wrt-box").count() < 40  # only what is in sight
+    drawn = [float(page.heat("source").locator("canvas").get_attribute("data-drawn"))]
+    for gain in ("0.25", "0.5", "0.75", "1"):  # every change of the scale colors the million entries anew
+        page.page.get_by_label("gain of the source").fill(gain)
+        page.page.wait_for_timeout(120)
+        drawn.append(float(page.heat("source").locator("canvas").get_attribute("data-drawn")))
+    with capsys.disabled():
+        print(f"\n  5,000 nodes: page open in {seconds:.2f} s, of which layout {layout:.0f} ms"
+              f"\n  1,000 x 1,000 entries: drawn in {', '.join(f'{one:.0f}' for one in drawn)} ms")  # fmt: skip
+    page.page.close()
+    assert max(drawn) < 2000  # a hang, not a figure
+
+
+def test_the_time_from_a_click_to_its_picture(page: Any, capsys: Any) -> None:
+    page.show("head", "x", [0, 0])
+    measure = f"""async (box) => {{
+        const store = {STORE};
+        const begun = performance.now();
+        const {{x, y}} = box.spotOf([0, 2]);
+        const {{left, top}} = box.getBoundingClientRect();
+        const at = {{clientX: left + x, clientY: top + y, bubbles: true, pointerId: 1, button: 0}};
+        box.dispatchEvent(new PointerEvent("pointerdown", at));
+        box.dispatchEvent(new PointerEvent("pointerup", at));
+        while (store.stale.value || store.answer.value.view.at.join() !== "0,2") await new Promise((done) => setTimeout(done, 1));
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        return performance.now() - begun;
+    }}"""
+    times = []
+    for _ in range(5):
+        times.append(page.heat("target").evaluate(measure))
+        page.show("head", "x", [0, 0])
+    with capsys.disabled():
+        print(f"\n  a click to its picture: {', '.join(f'{one:.0f}' for one in sorted(times))} ms")

@@ -37,3 +37,12 @@ def watched() -> Iterator[Callable[..., None]]:
     yield register
     for objects, named, before in registered:
         _snapshot.require_same(before, _snapshot.facts_of(*objects, **named))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests measured or saw and told with `record_property("told", text)`, also from other processes."""
+    reports = terminalreporter.getreports("passed")
+    told = [str(text) for report in reports for key, text in report.user_properties if key == "told"]
+    if told:
+        terminalreporter.section("seen")
+        terminalreporter.write_line("\n".join(told))

@@ -102,7 +102,7 @@ def large_run(nodes: int, size: int) -> dict[str, Any]:
     }
 
 
-def test_five_thousand_nodes_and_a_million_entries_open(opened: Any, tmp_path: Path, capsys: Any) -> None:
+def test_five_thousand_nodes_and_a_million_entries_open(opened: Any, tmp_path: Path, record_property: Any) -> None:
     data = json.dumps(large_run(5000, 1000)).replace("<", "\\u003c")
     (tmp_path / "large.html").write_text(assets.file_page("large", data), encoding="utf-8", newline="")
     started = time.perf_counter()
@@ -116,14 +116,13 @@ def test_five_thousand_nodes_and_a_million_entries_open(opened: Any, tmp_path: P
         page.page.get_by_label("gain of the source").fill(gain)
         page.page.wait_for_timeout(120)
         drawn.append(float(page.heat("source").locator("canvas").get_attribute("data-drawn")))
-    with capsys.disabled():
-        print(f"\n  5,000 nodes: page open in {seconds:.2f} s, of which layout {layout:.0f} ms"
-              f"\n  1,000 x 1,000 entries: drawn in {', '.join(f'{one:.0f}' for one in drawn)} ms")  # fmt: skip
+    record_property("told", f"5,000 nodes: the page opens in {seconds:.2f} s, of which layout {layout:.0f} ms")
+    record_property("told", f"1,000 x 1,000 entries: drawn in {', '.join(f'{one:.0f}' for one in drawn)} ms")
     page.page.close()
     assert max(drawn) < 2000  # a hang, not a figure
 
 
-def test_the_time_from_a_click_to_its_picture(page: Any, capsys: Any) -> None:
+def test_the_time_from_a_click_to_its_picture(page: Any, record_property: Any) -> None:
     page.show("head", "x", [0, 0])
     measure = f"""async (box) => {{
         const store = {STORE};
@@ -141,5 +140,4 @@ def test_the_time_from_a_click_to_its_picture(page: Any, capsys: Any) -> None:
     for _ in range(5):
         times.append(page.heat("target").evaluate(measure))
         page.show("head", "x", [0, 0])
-    with capsys.disabled():
-        print(f"\n  a click to its picture: {', '.join(f'{one:.0f}' for one in sorted(times))} ms")
+    record_property("told", f"from a click to its picture: {', '.join(f'{one:.0f}' for one in sorted(times))} ms")

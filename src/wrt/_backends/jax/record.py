@@ -56,6 +56,7 @@ class JaxRecord:
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
         self._recorded: list[Op] = []
+        self._numbers: dict[Var, int] | None = None
 
     # ---------------------------------------------------------------- recording
 
@@ -147,7 +148,11 @@ class JaxRecord:
 
     def numbered(self, value: Value) -> int | None:
         """Which array of the graph a Value is."""
-        return self.evidence().numbers.get(self.inside.settled(value))
+        if self.recorder.open:
+            return self.evidence().numbers.get(self.inside.settled(value))
+        if self._numbers is None:  # asked for every name of a run: looked up once it has ended
+            self._numbers = self.evidence().numbers
+        return self._numbers.get(self.inside.settled(value))
 
     def find(self, obj: Any) -> Value | None:
         if isinstance(obj, Recorded) and obj._trace is self.recorder:

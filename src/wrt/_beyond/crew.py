@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,7 +100,11 @@ def perform(
         else:
             if isinstance(source, Live):
                 raise cannot_travel()
-            _by_workers(work, source, jobs, done, ahead, _Crew(client, loaded, keep))
+            address = client.scheduler.address
+            try:
+                _by_workers(work, source, jobs, done, ahead, _Crew(client, loaded, keep))
+            except (OSError, CancelledError, TimeoutError) as error:  # of the connection: a job's own are noted
+                done.lost = f"the scheduler at {address} went away ({_words(error)})"
     return done
 
 
@@ -135,14 +140,20 @@ def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead:
     numbers: dict[str, int] = {}
 
     def given(count: int) -> Iterator[Any]:
-        for _, (number, job) in zip(range(count), waiting, strict=False):
-            whole = job if crew.loaded is None else crew.loaded(*job)
+        while count and (following := next(waiting, None)) is not None:
+            number, job = following
+            try:
+                whole = job if crew.loaded is None else crew.loaded(*job)
+            except Exception as error:  # samples that cannot be read
+                done.failed[number] = _words(error)
+                continue
             future = client.submit(work, sent, *whole, key=f"wrt-job-{token}-{number}", pure=False)
             numbers[future.key] = number
+            count -= 1
             yield future
 
-    threads = sum(client.nthreads().values()) or 1
-    pending = distributed.as_completed(given(IN_HAND * threads), raise_errors=False)
+    in_hand = IN_HAND * (sum(client.nthreads().values()) or 1)
+    pending = distributed.as_completed(given(in_hand), raise_errors=False)
     for future in pending:
         number = numbers.pop(future.key)
         if future.status == "finished":
@@ -150,8 +161,10 @@ def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead:
             ahead.advance_by_crew()
         elif future.status == "error":
             done.failed[number] = _words(future.exception())
+            if isinstance(future.exception(), OSError):
+                continue  # a full disk stays full: nothing more is given
         else:
-            done.lost = f"the scheduler lost its work ({future.status})"
+            done.lost = f"the scheduler lost the work it was given ({future.status})"
             return
         for more in given(1):
             pending.add(more)
@@ -166,15 +179,14 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else 'no words'}"
 
 
-def refuse_unfinished(done: Done, wanted: int, place: Any, called: Callable[[int], str]) -> None:
-    """Say which parts are missing; nothing where none is."""
-    missing = wanted - done.finished
+def refuse_unfinished(done: Done, missing: int, wanted: int, place: Any, called: Callable[[int], str]) -> None:
+    """Say which parts are missing, and why; nothing where none is."""
     if not missing:
         return
     causes = [f"{called(number)}: {cause}" for number, cause in list(done.failed.items())[:3]]
-    stands = done.lost or "; ".join(causes)
+    more = f"; and {len(done.failed) - 3} more" if len(done.failed) > 3 else ""
     raise Unfinished(
         f"{missing} of {wanted} blocks are missing in {place}",
-        stands + (f"; and {len(done.failed) - 3} more" if len(done.failed) > 3 and not done.lost else ""),
+        done.lost or "; ".join(causes) + more,
         "mend that and run it again: only what is missing is computed",
     )

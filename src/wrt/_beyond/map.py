@@ -97,7 +97,7 @@ def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Any:
         whole[jobs[number][1] : jobs[number][2]] = answer
 
     done = _run(study, samples, jobs, client, keep)
-    refuse_unfinished(done, len(jobs), "memory", lambda number: _samples(jobs[number]))
+    refuse_unfinished(done, len(jobs) - done.finished, len(jobs), "memory", lambda number: _samples(jobs[number]))
     return whole
 
 
@@ -114,7 +114,8 @@ def _to_zarr(study: Study, samples: Samples, size: int, client: Any, store: Stor
     wanted = list(spans(len(samples), size))
     jobs: list[tuple[Target, int, int]] = [(store, *span) for k, span in enumerate(wanted) if k not in there]
     done = _run(study, samples, jobs, client)
-    refuse_unfinished(done, len(jobs), store.place, lambda number: _samples(jobs[number]))
+    left = 0 if done.finished == len(jobs) else len(wanted) - len(store.present(array))
+    refuse_unfinished(done, left, len(wanted), store.place, lambda number: _samples(jobs[number]))
     return Stored(store.place, array, shape, len(wanted), len(jobs), time.perf_counter() - begun, done.workers)
 
 
@@ -125,7 +126,8 @@ def _to_parquet(study: Study, samples: Samples, size: int, client: Any, parts: P
     wanted = list(spans(len(samples), size))
     jobs: list[tuple[Target, int, int]] = [(parts, *span) for span in wanted if span[0] not in there]
     done = _run(study, samples, jobs, client)
-    refuse_unfinished(done, len(jobs), parts.path, lambda number: _samples(jobs[number]))
+    left = 0 if done.finished == len(jobs) else len(wanted) - len(parts.there())
+    refuse_unfinished(done, left, len(wanted), parts.path, lambda number: _samples(jobs[number]))
     shape = (len(samples), *study.shape)
     return Stored(parts.path, None, shape, len(wanted), len(jobs), time.perf_counter() - begun, done.workers)
 

@@ -96,6 +96,11 @@ class Model:
         result: Callable[..., Any] = made
         return result
 
+    @staticmethod
+    def counts() -> dict[str, int]:
+        """What this process did for models so far: runs `recorded`, `blocks` and `batches` computed."""
+        return {name: COUNTS[name] for name in ("recorded", "blocks", "batches")}
+
     def __reduce__(self) -> Any:
         cloudpickle = import_module("cloudpickle")  # comes with dask; a function of a script travels by value
         return _again, (cloudpickle.dumps(self.build), self.state, self.inputs, self.device, self.settings, self.token)

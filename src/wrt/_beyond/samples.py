@@ -22,7 +22,7 @@ class Samples:
         self.dataset = dataset
         self.framework = framework
         self.columns = _columns(dataset)
-        self.count = len(self.columns[0] if self.columns is not None else dataset)
+        self.count = int(self.columns[0].shape[0]) if self.columns is not None else len(dataset)
 
     def __len__(self) -> int:
         return self.count

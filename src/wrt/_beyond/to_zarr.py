@@ -44,7 +44,8 @@ def to_zarr(
     size = " x ".join(map(str, grid.shape))
     jobs = [(store, bounds) for bounds in missing]
     done = perform(write_block, source, jobs, what=f"{len(jobs)} blocks of a {size} Jacobian", client=client)
-    refuse_unfinished(done, len(jobs), path, lambda number: f"block {_named(missing[number])}")
+    left = 0 if done.finished == len(jobs) else len(grid) - len(store.present(array))
+    refuse_unfinished(done, left, len(grid), path, lambda number: f"block {_named(missing[number])}")
     return Stored(path, array, grid.shape, len(grid), len(jobs), time.perf_counter() - begun, done.workers)
 
 

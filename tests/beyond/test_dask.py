@@ -1,0 +1,153 @@
+"""`J.dask()`: a dask array whose blocks are computed when they are needed, and no others."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import wrt
+from tests.beyond._models import by_loop, jacobian, model, stencil, truth
+from wrt import d
+from wrt.errors import CannotTravel, WrongShape
+
+da = pytest.importorskip("dask.array")
+HERE = {"scheduler": "synchronous"}
+
+
+def blocks() -> int:
+    return wrt.Model.counts()["blocks"]
+
+
+@pytest.mark.parametrize("chunks", ["auto", 7, (10, -1), (-1, 5), (8, 6), ((30, 10), (20,))])
+def test_blocks_of_any_size_make_up_the_jacobian(chunks) -> None:
+    found = jacobian(model(20, 30, 40)).dask(chunks=chunks)
+    assert (found.shape, found.dtype) == ((40, 20), np.float64)
+    assert np.allclose(found.compute(**HERE), truth(20, 30, 40), rtol=1e-12, atol=1e-14)
+
+
+def test_only_the_blocks_that_a_slice_touches_are_computed() -> None:
+    found = jacobian(model(20, 30, 40)).dask(chunks=(10, 10))
+    before = blocks()
+    part = found[15:25, :3].compute(**HERE)
+    assert blocks() - before == 2
+    assert np.allclose(part, truth(20, 30, 40)[15:25, :3], rtol=1e-12, atol=1e-14)
+    found[39, 19].compute(**HERE)
+    assert blocks() - before == 3
+
+
+def test_what_dask_does_with_arrays_just_works(tmp_path) -> None:
+    J, expected = jacobian(model(20, 30, 40)).dask(chunks=(10, -1)), truth(20, 30, 40)
+    assert np.isclose(float((J**2).sum().compute(**HERE)), (expected**2).sum(), rtol=1e-12)
+    assert np.allclose((J.T @ J).compute(**HERE), expected.T @ expected, rtol=1e-10)
+    largest = da.linalg.svd_compressed(J, 4, n_power_iter=6, seed=0)[1].compute(**HERE)
+    assert np.allclose(largest, np.linalg.svd(expected, compute_uv=False)[:4], rtol=1e-4)
+    J.to_zarr(str(tmp_path / "j.zarr"), compute=True)
+    assert np.allclose(da.from_zarr(str(tmp_path / "j.zarr")).compute(**HERE), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_the_same_block_has_the_same_bits_whoever_computes_it_and_after_whatever() -> None:
+    one = model(20, 30, 40)
+    first = jacobian(one).dask(chunks=(10, -1)).compute(**HERE)
+    jacobian(one).numpy()  # plans of other questions are known from here on
+    jacobian(one)[10:20].numpy()
+    wrt.trace(lambda x: x * 2, torch.ones(3))
+    again = jacobian(pickle.loads(pickle.dumps(one))).dask(chunks=(10, -1)).compute(scheduler="threads")
+    assert np.array_equal(first, again)
+
+
+def test_axes_of_both_sides_are_kept_and_cut() -> None:
+    weight = torch.linspace(-1, 1, 36, dtype=torch.float64).reshape(2, 2, 3, 3)
+
+    def build(state: torch.Tensor):
+        return lambda x: torch.tanh(torch.nn.functional.conv2d(x[None], state, padding=1))[0]
+
+    x = torch.linspace(0, 1, 72, dtype=torch.float64).reshape(2, 6, 6)
+    run = wrt.Model(build, weight, x).trace()
+    J = d(run.output) / d(run.inputs[0])
+    expected = by_loop(build(weight), x)
+    assert np.allclose(J.dask(chunks=(1, 3, -1, -1, -1, -1)).compute(**HERE), expected, atol=1e-14)
+    turned = J.T.dask()
+    assert turned.shape == J.T.shape
+    assert np.allclose(turned.compute(**HERE), expected.transpose(3, 4, 5, 0, 1, 2), atol=1e-14)
+
+
+def test_a_structure_is_swept_once_for_all_blocks() -> None:
+    calls = []
+
+    class Counted(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x.clone()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            calls.append(1)
+            return g
+
+    x = torch.linspace(0, 1, 600, dtype=torch.float64)
+    run = wrt.Model(lambda: lambda x: Counted.apply(stencil()(x)), None, x).trace()
+    J = (d(run.output) / d(run.inputs[0])).dask(chunks=(50, -1))
+    J[:50].compute(**HERE)
+    swept = len(calls)
+    found = J.compute(**HERE)
+    assert len(calls) == swept
+    expected = np.diag(2 * x.numpy()) + 3 * np.roll(np.eye(600), 1, 0) - np.roll(np.eye(600), -1, 0)
+    assert np.allclose(found, expected, atol=1e-14)
+
+
+def test_a_narrow_waist_is_swept_once_for_all_blocks() -> None:
+    one = model(300, 8, 300)
+    J = jacobian(one)
+    found = J.dask(chunks=(50, -1)).compute(**HERE)
+    assert np.allclose(found, truth(300, 8, 300), rtol=1e-10, atol=1e-14)
+
+
+def test_independence_is_zeros_and_the_identity_is_the_identity() -> None:
+    run = wrt.Model(lambda: lambda x, z: (x * 2, z), None, (torch.ones(3), torch.ones(2))).trace()
+    unreached = d(run.output[0]) / d(run.inputs[1])
+    assert np.array_equal(unreached.dask(chunks=2).compute(**HERE), np.zeros((3, 2)))
+    assert np.array_equal((d(run.inputs[0]) / d(run.inputs[0])).dask(chunks=2).compute(**HERE), np.eye(3))
+
+
+# ---------------------------------------------------------------- live tensors
+
+
+def test_live_tensors_are_answered_by_the_threads_of_this_process(watched) -> None:
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64, requires_grad=True)
+    watched(x)
+    y = torch.tanh(x) * x.sum()
+    found = (d(y) / d(x)).dask(chunks=(4, -1)).compute(scheduler="threads")
+    assert np.allclose(found, by_loop(lambda x: torch.tanh(x) * x.sum(), x), rtol=1e-12)
+
+
+def test_live_tensors_cannot_travel() -> None:
+    x = torch.ones(3, requires_grad=True)
+    J = (d(x * 2) / d(x)).dask()
+    with pytest.raises(CannotTravel) as error:
+        pickle.dumps(J)
+    assert str(error.value).splitlines() == [
+        "J.dask(): the graph of live tensors stays in this process",
+        "  the workers are other processes, and a live graph cannot be sent",
+        "  write t = wrt.Model(build, state, x).trace(), then (d(t.output) / d(t.inputs[0])).dask()",
+    ]
+
+
+def test_chunks_that_do_not_fit_are_told() -> None:
+    with pytest.raises(WrongShape) as error:
+        jacobian(model(4, 6, 5)).dask(chunks=(1, 2, 3))
+    told = str(error.value).splitlines()
+    assert told[0] == "chunks=(1, 2, 3) do not fit a derivative of shape (5, 4)"
+    assert told[2] == '  give one size for each of its 2 axes, -1 for a whole axis, or "auto"'
+
+
+def test_a_second_derivative_is_refused_in_words() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(WrongShape, match="only a first derivative goes to blocks"):
+        (d((x**3).sum()) / d(x) / d(x)).dask()

@@ -1,0 +1,45 @@
+"""One accelerator for each worker, where there are any."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import wrt
+from wrt._beyond import devices
+from wrt._beyond.needs import needs
+from wrt.errors import NotInstalled
+
+
+@pytest.mark.parametrize(("name", "device"), [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0"), ("worker-3", "cuda:1")])
+def test_workers_share_out_the_accelerators(monkeypatch, name, device: str) -> None:
+    worker = SimpleNamespace(name=name, address="tcp://127.0.0.1:40000")
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(get_worker=lambda: worker))
+    monkeypatch.setattr(devices, "travel", lambda name: SimpleNamespace(devices=lambda: ["cuda:0", "cuda:1"]))
+    assert devices.device_here("auto", ["torch"]) == device
+
+
+def test_a_worker_without_a_number_is_known_by_its_address(monkeypatch) -> None:
+    worker = SimpleNamespace(name="tcp://127.0.0.1:40000", address="tcp://127.0.0.1:40000")
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(get_worker=lambda: worker))
+    assert devices.worker_number() == devices.worker_number() > 0
+
+
+def test_what_was_asked_for_is_taken_and_none_leaves_it_to_the_framework(monkeypatch) -> None:
+    assert devices.device_here("cpu", ["torch"]) == "cpu"
+    monkeypatch.setattr(devices, "travel", lambda name: SimpleNamespace(devices=list))
+    assert devices.device_here("auto", ["torch"]) is None
+
+
+def test_a_missing_package_is_asked_for_in_words() -> None:
+    with pytest.raises(NotInstalled) as error:
+        needs("no_such_package.array", "J.dask()")
+    assert str(error.value).splitlines() == [
+        "J.dask() needs no_such_package",
+        "  it is not installed (No module named 'no_such_package')",
+        "  pip install 'wrt[dask]'",
+    ]
+
+
+def test_the_doors_list_what_stands_beyond() -> None:
+    assert {"Model", "map", "local_cluster", "Stored"} <= set(dir(wrt))

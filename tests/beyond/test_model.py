@@ -1,0 +1,146 @@
+"""A model travels as the recipe from which any process builds the same one."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import wrt
+from tests.beyond._models import BUILT, jacobian, mlp, model, truth, weights
+from wrt import d
+from wrt.errors import CannotTravel, NotATensor
+
+X = torch.linspace(-1, 1, 4, dtype=torch.float64)
+
+
+def words(error: pytest.ExceptionInfo[BaseException]) -> list[str]:
+    return str(error.value).splitlines()
+
+
+def test_its_run_is_recorded_once_however_often_it_is_asked_about() -> None:
+    one = model(4, 6, 5, seed=11)
+    built, before = len(BUILT), wrt.Model.counts()["recorded"]
+    first, second = jacobian(one), jacobian(one)
+    assert first.ask.y.record is second.ask.y.record
+    assert (len(BUILT) - built, wrt.Model.counts()["recorded"] - before) == (1, 1)
+    assert np.allclose(first.numpy(), truth(4, 6, 5, seed=11), rtol=1e-12)
+
+
+def test_the_same_model_has_the_same_token_in_another_process() -> None:
+    program = "from tests.beyond._models import model; print(model(4, 6, 5).token)"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == model(4, 6, 5).token
+
+
+@pytest.mark.parametrize("changed", ["state", "inputs", "build", "device"])
+def test_another_model_has_another_token(changed: str) -> None:
+    state = weights(4, 5)
+    same = wrt.Model(mlp, state, X).token
+    other = {
+        "state": lambda: wrt.Model(mlp, weights(4, 5, seed=1), X),
+        "inputs": lambda: wrt.Model(mlp, state, X + 1e-9),
+        "build": lambda: wrt.Model(lambda state: lambda x: x @ state[0], state, X),
+        "device": lambda: wrt.Model(mlp, state, X, device="cpu"),
+    }[changed]()
+    assert wrt.Model(mlp, weights(4, 5), X.clone()).token == same
+    assert other.token != same
+
+
+def test_it_arrives_as_it_was_sent() -> None:
+    scale = 3.0
+    state = {"w": torch.eye(3, dtype=torch.bfloat16), "p": torch.nn.Parameter(torch.ones(())), "n": 2, "a": np.ones(2)}
+    sent = wrt.Model(lambda state: lambda x: x * scale * state["n"] * state["p"], state, torch.ones(3))
+    got = pickle.loads(pickle.dumps(sent))
+    assert got.token == sent.token
+    run = got.trace()
+    assert torch.equal((d(run.output) / d(run.inputs[0])).value, 6 * torch.eye(3))
+
+
+def test_a_history_stays_behind() -> None:
+    x = torch.ones(3, requires_grad=True)
+    one = wrt.Model(lambda: lambda x: x**2, None, x * 2)
+    run = pickle.loads(pickle.dumps(one)).trace()
+    assert torch.equal((d(run.output) / d(run.inputs[0])).diagonal(), torch.full((3,), 4.0))
+
+
+def test_a_state_dict_keeps_its_kind() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval()
+
+    def build(state: dict[str, torch.Tensor]) -> torch.nn.Module:
+        made = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval()
+        made.load_state_dict(state)
+        return made
+
+    run = wrt.Model(build, net.state_dict(), torch.ones(1, 3)).trace()
+    x = torch.ones(1, 3, requires_grad=True)
+    assert torch.equal((d(run.output) / d(run.inputs[0])).value, (d(net(x)) / d(x)).value)
+
+
+def test_a_default_dtype_travels_too(watched) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        one = wrt.Model(lambda: lambda x: x * torch.full((3,), 2.0), None, torch.ones(3))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert one.trace().output.dtype == torch.float64
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_questions_about_names_and_elements_travel() -> None:
+    def build(state: list[torch.Tensor]):
+        def f(x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.tanh(x @ state[0])
+            return hidden @ state[1]
+
+        return f
+
+    run = wrt.Model(build, weights(4, 6, 5), X).trace()
+    J = d(run.output)[1::2] / d(run["hidden"])[[0, 3]]
+    assert np.allclose(J.dask(chunks=1).compute(scheduler="synchronous"), weights(4, 6, 5)[1].T[1::2][:, [0, 3]])
+
+
+def test_an_object_that_is_alive_is_refused() -> None:
+    with pytest.raises(CannotTravel) as error:
+        wrt.Model(torch.nn.Linear(2, 2), None, torch.ones(2))
+    assert words(error) == [
+        "wrt.Model of a Linear",
+        "  a model travels as the function that builds it, never as an object that is alive here",
+        "  write wrt.Model(build, model.state_dict(), x) with def build(state): ...; return model",
+    ]
+
+
+def test_an_import_path_is_looked_at_at_once() -> None:
+    assert wrt.Model("tests.beyond._models:mlp", weights(4, 5), X).trace().output.shape == (5,)
+    with pytest.raises(CannotTravel, match="is not an import path"):
+        wrt.Model("tests.beyond._models.mlp", weights(4, 5), X)
+    with pytest.raises(CannotTravel, match="is not found"):
+        wrt.Model("tests.beyond._models:nothing", weights(4, 5), X)
+
+
+def test_a_builder_that_builds_nothing_is_told() -> None:
+    with pytest.raises(NotATensor, match="the builder returned a Tensor"):
+        wrt.Model(lambda: torch.ones(2), None, torch.ones(2)).trace()
+
+
+def test_a_tensor_filled_in_place_is_refused_in_words() -> None:
+    def build():
+        def f(x: torch.Tensor) -> torch.Tensor:
+            h = torch.zeros(3, dtype=torch.float64)
+            h[0] = x[0]
+            h[1] = h[0] * 2
+            return h
+
+        return f
+
+    run = wrt.Model(build, None, X).trace()
+    with pytest.raises(CannotTravel) as error:
+        (d(run["h"]) / d(run["h"])).dask()
+    assert words(error)[0] == "this question is about a tensor that was filled in place"
+
+
+def test_it_says_what_it_is() -> None:
+    assert repr(model(4, 6, 5)) == "Model  built by mlp, a state of 2 tensors, 1 inputs"
+    assert model(4, 6, 5).nbytes == 8 * (4 * 6 + 6 * 5 + 4)

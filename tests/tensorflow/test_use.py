@@ -87,6 +87,7 @@ def test_saliency_equals_a_tape(model, x) -> None:
         tape.watch(x)
         y = model(x)[0, 1]
     np.testing.assert_allclose(saliency.gradient(model, x, (0, 1)), tape.gradient(y, x), rtol=1e-4, atol=1e-7)
+    assert saliency.smooth_grad(model, x, (0, 1), samples=3).shape == x.shape
     attributed = saliency.integrated_gradients(model, x, (0, 1))
     assert float(tf.reduce_sum(attributed)) == pytest.approx(float((model(x) - model(x * 0))[0, 1]), abs=1e-5)
     image = keras.Sequential([keras.Input((9, 9, 1)), keras.layers.Conv2D(3, 3, name="maps"), keras.layers.Flatten()])

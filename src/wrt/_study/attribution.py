@@ -62,7 +62,7 @@ def integrated_gradients(
     places, weights = np.polynomial.legendre.leggauss(steps)
     explained, way = _Explained(model, of, more, keywords), x - baseline
     there = explained.native(((1 + places) / 2).reshape(-1, *[1] * len(x.shape)), x)
-    return _weighted(explained, x, lambda some: baseline + there[some] * way, weights / 2) * way
+    return _weighted(explained, x, lambda some: way * there[some] + baseline, weights / 2) * way
 
 
 def smooth_grad(
@@ -161,9 +161,11 @@ class _Explained:
 
     @staticmethod
     def native(array: Numbers, x: Any) -> Any:
-        """Numbers in the framework, the dtype and the place of the input."""
+        """Numbers in the dtype of the input, to be added to it or multiplied by it; in torch where it lives."""
         backend = _backends.owner(x)
-        return backend.arrays.native(array, backend.lift(x.detach().requires_grad_() if hasattr(x, "detach") else x))
+        if hasattr(x, "requires_grad_"):
+            return backend.arrays.native(array, backend.lift(x.detach().requires_grad_()))
+        return array.astype(backend.arrays.numpy(x).dtype)
 
     def sides(self, x: Any) -> tuple[Any, Any]:
         """d(y) and d(x) of one recorded run; y is whole, elements are chosen by the caller."""

@@ -18,7 +18,7 @@ def chunk_size(ask: Ask) -> int:
     """Rows (or columns) per call."""
     per_row = _ends(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
     wanted = _wanted(ask, per_row)
-    if wanted * per_row < LARGE // 8 and answer_bytes(ask) < LARGE:
+    if wanted * per_row < LARGE and answer_bytes(ask) < LARGE:
         return wanted  # nobody has to be asked how much memory is free
     room = min(LIVE * MOST_BYTES, SHARE * left_beside(ask))
     return max(1, min(wanted, int(room / _per_line(ask))))

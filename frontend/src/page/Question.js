@@ -56,7 +56,7 @@ export function Question({ store }) {
   if (!view) return null;
   const answer = store.stale.value ? null : store.answer.value;
   const { target, source } = { target: store.tensors.target.value, source: store.tensors.source.value };
-  const python = answer?.python ?? pythonOf(askOf(view));
+  const python = answer?.python ?? pythonOf(askOf(view), { target, source });
   const said = (words) => (store.said.value = words);
   return html`<section class="wrt-question" aria-label="question">
     <code class="wrt-python">${python}</code>

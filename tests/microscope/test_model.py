@@ -264,3 +264,22 @@ def test_the_map_of_a_causal_run_is_a_triangle() -> None:
 
 def target_of(t: wrt.Trace) -> str:
     return str(Microscope(t).ask("hello", {})["default"]["target"])
+
+
+def test_a_tensor_too_large_to_send_is_shown_in_parts(monkeypatch: pytest.MonkeyPatch, glass: Microscope) -> None:
+    monkeypatch.setattr("wrt._microscope.model.LARGEST", 100)
+    whole, part = (glass.ask("tensor", side("conv1", index)) for index in (None, [0, 1]))
+    assert (whole["data"], "192 numbers" in whole["note"]) == (None, True)
+    np.testing.assert_array_equal(decoded(part["data"]), glass.t["conv1"].value.numpy()[0, 1])
+
+
+def test_what_went_in_has_the_name_of_the_function_that_was_called() -> None:
+    def inner(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * 2
+
+    def outer(pixels: torch.Tensor) -> torch.Tensor:
+        h = inner(pixels)
+        return h + 1
+
+    glass = Microscope(wrt.trace(outer, torch.ones(3), values=True))
+    assert glass.ask("hello", {})["default"]["source"] == "pixels"

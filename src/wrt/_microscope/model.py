@@ -23,7 +23,7 @@ from wrt._microscope.views import view
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
-from wrt.errors import NotRecorded, TooLarge, UnknownName, WrtError
+from wrt.errors import NotRecorded, UnknownName, WrtError
 
 PROTOCOL = 1
 LARGEST = 4_000_000  # numbers of one tensor that are sent at once
@@ -130,16 +130,13 @@ class Microscope:
 
     def _numbers(self, handle: Handle, name: str) -> dict[str, Any]:
         size = math.prod(handle.shape)
+        nothing: dict[str, Any] = {"data": None, "min": 0.0, "max": 0.0, "zeros": 0, "nonfinite": 0}
         if size > LARGEST:
-            raise TooLarge(
-                f"{name} has {size} numbers",
-                f"a page is sent {LARGEST} at once",
-                f'ask for a part of it: {{"name": {encode.text(name)}, "index": [0]}}',
-            )
+            return nothing | {"note": f"{name} has {size} numbers, a page is sent {LARGEST} at once: ask for a part of it"}
         try:
             data = encode.real(numbers(handle))
         except NotRecorded as error:
-            return {"data": None, "min": 0.0, "max": 0.0, "zeros": 0, "nonfinite": 0, "note": f"{error.what}: {error.write}"}
+            return nothing | {"note": f"{error.what}: {error.write}"}
         return {"data": encode.array(data), **encode.extremes(data), "note": None}
 
     def _labels(self, name: str) -> list[str]:

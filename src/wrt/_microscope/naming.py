@@ -27,8 +27,9 @@ class Names:
                 self._of.setdefault(number, []).append(name)
                 if plain != name and name not in self._of[number]:
                     self._of[number].append(name)
-        for found in self._of.values():
-            found.sort(key=self._rank)
+        for number, found in self._of.items():
+            leaf = graph.tensors[number].node is None
+            found.sort(key=self._rank if leaf else lambda name: (*self._rank(name), len(name)))
         self.given: set[int | None] = {t._one.numbered(one.__wrt_differential__()[0]) for _, one in ends(t, "inputs")}
         self._ends: dict[str, tuple[Handle, str]] = {}
         for which in ("output", "inputs"):
@@ -58,9 +59,13 @@ class Names:
         """The value behind a text; None where the graph has no such value."""
         return self._number.get(name)
 
-    def _rank(self, name: str) -> tuple[bool, bool, bool, int]:
-        """Module paths and variables bound once, then earlier meanings of a variable, then words of wrt's."""
-        return name.endswith(MADE_UP), "#" in name, name not in self.modules, len(name)
+    def _rank(self, name: str) -> tuple[bool, bool, bool]:
+        """Module paths and variables bound once, then earlier meanings of a variable, then words of wrt's.
+
+        Of what went in the first name is the user's own, later ones are those of the functions it was handed to; of what
+        was computed the shortest reads best.
+        """
+        return name.endswith(MADE_UP), "#" in name, name not in self.modules
 
 
 def quoted(name: str) -> str:

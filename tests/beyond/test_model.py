@@ -49,6 +49,31 @@ def test_another_model_has_another_token(changed: str) -> None:
     assert other.token != same
 
 
+FACTOR = 2.0
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * FACTOR
+
+
+def test_a_change_in_what_the_builder_names_is_a_change_of_the_model(monkeypatch) -> None:
+    build = lambda: lambda x: scaled(x)
+    same = wrt.Model(build, None, X).token
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert wrt.Model(build, None, X).token != same
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    assert wrt.Model(build, None, X).token == same
+    monkeypatch.setattr(scaled, "__code__", (lambda x: x * FACTOR + 1).__code__)
+    assert wrt.Model(build, None, X).token != same
+
+
+def test_what_is_alive_in_a_closure_is_refused_in_words() -> None:
+    alive = (k for k in range(3))
+    with pytest.raises(CannotTravel) as error:
+        wrt.Model(lambda: lambda x: x * next(alive), None, X)
+    assert words(error)[0] == "a generator is alive in this process and cannot be sent"
+
+
 def test_it_arrives_as_it_was_sent() -> None:
     scale = 3.0
     state = {"w": torch.eye(3, dtype=torch.bfloat16), "p": torch.nn.Parameter(torch.ones(())), "n": 2, "a": np.ones(2)}

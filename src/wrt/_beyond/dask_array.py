@@ -29,8 +29,8 @@ def dask_array(derivative: Derivative, chunks: Any = "auto") -> Any:
     source = source_of(derivative)
     if isinstance(source, Live) and current_client() is not None:
         raise cannot_travel()
-    grid = grid_of(derivative, chunks)
-    dtype = numpy_dtype(derivative)
+    with source.at_work():
+        grid, dtype = grid_of(derivative, chunks), numpy_dtype(derivative)
     origin, name = f"wrt-model-{source.token}", f"wrt-{source.token}-{'x'.join(map(str, grid.largest))}"
     layer: dict[Any, Any] = {(name, *place): (computed, origin, bounds_of(region)) for place, region in grid.regions()}
     layer[origin] = source

@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from wrt._beyond.devices import device_here
-from wrt._beyond.pack import Packed, fingerprint, frameworks, leaves, pack, travel, unpack
+from wrt._beyond.fingerprint import fingerprint
+from wrt._beyond.pack import Packed, frameworks, leaves, pack, travel, unpack
 from wrt._notation.trace import Trace, trace
 from wrt.errors import CannotTravel, NotATensor
 
@@ -51,7 +52,8 @@ class Model:
         self.device = device
         here = {one.framework for one in leaves((self.state, self.inputs)) if isinstance(one, Packed)}
         self.settings = {name: travel(name).settings() for name in sorted(here or frameworks())}
-        self.token = fingerprint(self.build, self.state, self.inputs, device, self.settings)
+        made_by = (build, _imported(build)) if isinstance(build, str) else build
+        self.token = fingerprint(made_by, self.state, self.inputs, device, self.settings)
 
     @property
     def nbytes(self) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt import _backends
-from wrt._beyond.pack import fingerprint, pack, travel
+from wrt._beyond.fingerprint import fingerprint
+from wrt._beyond.pack import pack, travel
 from wrt.errors import NotATensor
 
 Batch = tuple[Any, ...]

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.model import COUNTS, LOCK, Model, model_of
-from wrt._beyond.pack import fingerprint
 from wrt._beyond.question import Question, plain
 from wrt._beyond.solve import Region, Solver
 from wrt._core.protocol import random_signs

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.flow_table import MEASURES, Places, flow_table, places_of
 from wrt._beyond.lift import Batched, mixed, no_axis_of_samples
 from wrt._beyond.model import COUNTS, LOCK, Model
-from wrt._beyond.pack import fingerprint, frameworks, pack, unpack
+from wrt._beyond.pack import frameworks, pack, unpack
 from wrt._beyond.question import Question
 from wrt._beyond.samples import Samples
 from wrt._core.index import Shape

@@ -36,9 +36,10 @@ def to_zarr(
     if layout == "csr":
         return write_csr(derivative, source, store)
     begun = time.perf_counter()
-    grid = _grid(derivative, store, chunks, memory)
+    with source.at_work():
+        grid, dtype = _grid(derivative, store, chunks, memory), numpy_dtype(derivative)
     about = {"question": str(source), "y": list(derivative.rows.shape), "x": list(derivative.ask.x.shape)}
-    array = store.prepared(source.identity, grid, numpy_dtype(derivative), about)
+    array = store.prepared(source.identity, grid, dtype, about)
     there = store.present(array)
     missing = [bounds_of(region) for place, region in grid.regions() if place not in there]
     size = " x ".join(map(str, grid.shape))

@@ -44,19 +44,21 @@ def devices() -> list[str]:
 def settings() -> Settings:
     """What a run depends on beside its model and its inputs: the floats Keras makes."""
     keras = sys.modules.get("keras")
-    return {} if keras is None else {"floatx": keras.config.floatx()}
+    return {} if keras is None else {"floatx": keras.config.floatx(), "policy": keras.config.dtype_policy().name}
 
 
 @contextmanager
 def on(device: str | None, chosen: Settings) -> Iterator[None]:
     """Inside, tensors are made on the device and with the settings of whoever sent the model."""
-    keras = import_module("keras") if "floatx" in chosen else None
-    before = None if keras is None else keras.config.floatx()
+    keras = import_module("keras") if chosen else None
+    before = None if keras is None else (keras.config.floatx(), keras.config.dtype_policy())
     try:
         if keras is not None:
             keras.config.set_floatx(chosen["floatx"])
+            keras.config.set_dtype_policy(chosen["policy"])
         with nullcontext() if device is None else tf.device(device):
             yield
     finally:
-        if keras is not None:
-            keras.config.set_floatx(before)
+        if keras is not None and before is not None:
+            keras.config.set_floatx(before[0])
+            keras.config.set_dtype_policy(before[1])

@@ -15,10 +15,12 @@ export function sizeText(size) {
 
 /** The end of a name says most: what its frame or function already says is left out. */
 function shown(box) {
-  const around = modulesAround(box.parent).reverse().find((path) => box.label.startsWith(`${path}.`));
-  if (around) return box.label.slice(around.length + 1);
-  if (box.module || box.last.kind === "module-output" || box.last.kind === "parameter") return box.label;
-  return box.label.slice(box.label.lastIndexOf(".") + 1);
+  const { label } = box;
+  const around = modulesAround(box.parent).reverse().find((path) => label.startsWith(`${path}.`));
+  const inner = around ? label.slice(around.length + 1) : label;
+  if (/^\d/.test(inner)) return label; // a number alone says nothing: layers.0
+  if (around || box.module || ["module-output", "parameter", "input"].includes(box.last.kind) || label.endsWith(".input")) return inner;
+  return label === "__setitem__" ? "write" : label.slice(label.lastIndexOf(".") + 1);
 }
 
 /** Which binding of a name this is: h#3 is written as h with a faint 3. */
@@ -42,7 +44,7 @@ function news(box, size) {
   if (box.cut) return html`<span class="wrt-warn">cut${box.cut.line ? ` · line ${box.cut.line}` : ""}</span>`;
   if (size?.nonfinite) return html`<span class="wrt-warn">${size.nonfinite} NaN</span>`;
   if (box.finding) return html`<span class="wrt-warn">${box.finding.cause}</span>`;
-  return html`<span class="wrt-op">${box.module ? `${box.nodes.length} ${box.nodes.length === 1 ? "value" : "values"}` : box.last.op || box.last.kind}</span>`;
+  return html`<span class="wrt-op">${box.module ? `${box.nodes.length} ${box.nodes.length === 1 ? "value" : "values"}` : box.last.op.replace("__setitem__", "write in place") || box.last.kind}</span>`;
 }
 
 export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus, onKey }) {

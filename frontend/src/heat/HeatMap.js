@@ -74,7 +74,7 @@ export function keyed(event, sheet, index) {
     step(sheet, ends, ...moves[event.key]).reduce((f, at, axis) => f * sheet.shape[axis] + at, 0));
 }
 
-export function HeatMap({ sheet, content, theme, index, square, bars, label, hand, onSelect, onHover, api }) {
+export function HeatMap({ sheet, content, theme, index, square, bars, label, hand, onSelect, onHover, onZoom, api }) {
   const place = useRef(null);
   const canvas = useRef(null);
   const width = useWidth(place);
@@ -84,6 +84,7 @@ export function HeatMap({ sheet, content, theme, index, square, bars, label, han
   const [dragged, setDragged] = useState(null);
   const now = camera ?? whole;
   useEffect(() => setCamera(null), [whole]);
+  useEffect(() => onZoom?.(camera !== null), [camera !== null]);
 
   const picture = useMemo(() => {
     let made = null;

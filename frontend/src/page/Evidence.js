@@ -30,7 +30,7 @@ export function Why({ findings }) {
 /** A plan is whatever `explain()` says: words and numbers, shown by their own names. */
 const worded = (value) => {
   if (value === null || value === undefined) return null;
-  if (Array.isArray(value)) return value.length ? value.map(worded).filter(Boolean).join("; ") : null;
+  if (Array.isArray(value)) return value.length ? value.map(worded).filter(Boolean).join(value.every(Number.isFinite) ? ", " : "; ") : null;
   if (typeof value === "object") return Object.entries(value).map(([key, inner]) => `${key.replaceAll("_", " ")} ${worded(inner) ?? "none"}`).join(", ");
   return String(value);
 };
@@ -39,7 +39,7 @@ export function Evidence({ answer }) {
   if (!answer) return null;
   const rows = Object.entries(answer.plan ?? {}).map(([key, value]) => [key, worded(value)]).filter(([, text]) => text);
   return html`<section class="wrt-evidence" aria-label="evidence">
-    ${answer.note && html`<p class="wrt-note">${answer.note}</p>`}
+    ${answer.note && answer.connected !== false && html`<p class="wrt-note">${answer.note}</p>`}
     ${answer.certificate && html`<div><h2>certificate</h2><p>${answer.certificate}</p></div>`}
     ${rows.length > 0 && html`<details open><summary><h2>plan</h2></summary>
       <dl>${rows.map(([key, text]) => html`<div key=${key}><dt>${key.replaceAll("_", " ")}</dt><dd>${text}</dd></div>`)}</dl></details>`}

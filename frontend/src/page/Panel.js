@@ -69,6 +69,7 @@ function Picture({ store, theme, role, tensor }) {
   const fixed = fixedFor(chosen, axesOf(tensor.shape, given), index);
   const sheet = useMemo(() => sheetFor(tensor, given, fixed, mode), [tensor, given, String(fixed), mode]);
   const content = useMemo(() => contentOf(tensor, gradient, answer, mode, gain), [tensor, gradient, answer, mode, gain]);
+  const [zoomed, setZoomed] = useState(false);
   const hovered = useSignal(null);
   const api = useRef(null);
   useEffect(() => setGain(0), [answer]);
@@ -83,13 +84,16 @@ function Picture({ store, theme, role, tensor }) {
     return html`<${Single} tensor=${tensor} gradient=${gradient} index=${index} select=${select} role=${role} />`;
   const bars = sheet.rows === 1 && tensor.view === "series";
   const strip = tensor.tokens && tensor.axes?.tokens != null && tensor.view === "tokens";
+  const beside = strip && !zoomed && sheet.axes.down === tensor.axes.tokens && sheet.shown === 1 && sheet.rows <= 24; // words stand by their rows
   const alone = strip && tensor.shape.filter((n) => n > 1).length === 1;
   return html`
     <${Tools} sheet=${sheet} tensor=${tensor} fixed=${fixed} setFixed=${setFixed} mode=${mode} setMode=${setMode}
       canSwitch=${gradient !== null && tensor.values !== null} hand=${hand} setHand=${setHand} api=${api} role=${role} />
-    ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index} theme=${theme} onSelect=${select} role=${role} />`}
+    <div class=${beside ? "wrt-rows" : "wrt-stack"}>
+    ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index} theme=${theme} onSelect=${select} role=${role} beside=${beside} />`}
     ${!alone && html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)} bars=${bars}
-      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} api=${api} />`}
+      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} onZoom=${setZoomed} api=${api} />`}
+    </div>
     <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} sheet=${sheet} />
     ${content.empty
       ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`

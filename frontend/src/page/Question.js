@@ -56,7 +56,8 @@ export function Question({ store }) {
   if (!view) return null;
   const answer = store.stale.value ? null : store.answer.value;
   const { target, source } = { target: store.tensors.target.value, source: store.tensors.source.value };
-  const python = answer?.python ?? pythonOf(askOf(view), { target, source });
+  // Of a block the matrix is shown, whatever sum of it the host sent along.
+  const python = (view.asks === "block" ? null : answer?.python) ?? pythonOf(askOf(view), { target, source });
   const said = (words) => (store.said.value = words);
   return html`<section class="wrt-question" aria-label="question">
     <code class="wrt-python">${python}</code>
@@ -89,7 +90,7 @@ function Facts({ answer }) {
     answer.values && `range ${short(answer.low)} … ${short(answer.high)}`,
     answer.values && size > 1 && `${count(answer.zeros)} of ${count(size)} zero`,
     answer.nonfinite > 0 && `${count(answer.nonfinite)} not finite`,
-    answer.reduced && `${answer.reduced === "sum" ? "summed" : "norm"} over the region`,
+    answer.reduced && answer.view.asks !== "block" && `${answer.reduced === "sum" ? "summed" : "norm"} over the region`,
     answer.passes != null && `${answer.passes} ${answer.passes === 1 ? "pass" : "passes"}`,
     answer.seconds != null && seconds(answer.seconds),
     answer.connected === false && "not connected",

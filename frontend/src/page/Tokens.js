@@ -12,20 +12,20 @@ export function normsAlong(values, shape, axis) {
   return squares.map(Math.sqrt);
 }
 
-export function Tokens({ tensor, gradient, index, theme, onSelect, role }) {
+export function Tokens({ tensor, gradient, index, theme, onSelect, role, beside }) {
   const { axis, words } = { axis: tensor.axes.tokens, words: tensor.tokens };
   const norms = gradient ? normsAlong(gradient, tensor.shape, axis) : null;
   const top = norms ? Math.max(...norms, 0) : 0;
   const whole = (k) => tensor.shape.map((_, other) => (other === axis ? k : other === tensor.axes.batch ? 0 : null));
   const chosen = (k) => index !== null && (index[axis] === k || (Array.isArray(index[axis]) && k >= index[axis][0] && k < index[axis][1]));
-  return html`<div class="wrt-tokens" role="group" aria-label=${`tokens of the ${role}`}>
+  return html`<div class=${`wrt-tokens${beside ? " wrt-column" : ""}`} role="group" aria-label=${`tokens of the ${role}`}>
     ${words.map((word, k) => {
       const share = norms && top > 0 ? norms[k] / top : 0;
       const strong = theme === "dark" ? share > 0.72 : share > 0.62;
       const said = norms ? `${word}, gradient ${short(norms[k])}` : word;
       return html`<button key=${k} type="button" class=${`wrt-token${chosen(k) ? " wrt-chosen" : ""}${strong ? " wrt-strong" : ""}`}
           aria-label=${`token ${k}: ${said}`} aria-pressed=${chosen(k)} title=${norms ? `‖gradient‖ = ${exact(norms[k])}` : `token ${k}`}
-          style=${{ backgroundColor: norms ? palettes[theme].css(share) : "" }}
+          style=${{ backgroundColor: share > 0 ? palettes[theme].css(share) : "" /* exactly zero is paper */ }}
           onClick=${(event) => onSelect(whole(k), { both: event.shiftKey })}>${word}</button>`;
     })}
   </div>`;

@@ -260,6 +260,8 @@ def test_the_map_of_a_causal_run_is_a_triangle() -> None:
     t = wrt.trace(lambda x: torch.cumsum(x * 2, dim=1), torch.ones(1, 5, 3, dtype=torch.float64), values=True)
     told = Microscope(t).ask("map", {"target": side(target_of(t)), "source": side("x"), "keep": [1, 1]})
     np.testing.assert_allclose(decoded(told["data"]), np.tril(np.full((5, 5), 2 * np.sqrt(3))), atol=1e-12)
+    assert told["python"] == 'd(t.output) / d(t["x"])'
+    assert Microscope(t).ask("tensor", {"name": "output"})["python"] == "t.output"
 
 
 def target_of(t: wrt.Trace) -> str:

@@ -178,6 +178,7 @@ def test_a_cut_is_carried_as_its_reason(tmp_path: Path) -> None:
     (one,) = data["whys"]
     assert one["reply"]["findings"][0]["cause"] == "detach"
     assert one["reply"]["findings"][0]["source_lines"] is None
+    assert "(x * 2)" not in json.dumps(data)
 
 
 def test_a_bad_limit_or_row_is_refused_in_words(run: wrt.Trace, tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ class Microscope:
             shape, integer=not is_float(dtype), tokens=self.length, last=self.plain.framework != "torch",
             given=what == "input",
         )  # fmt: skip
-        told = {"name": name, "shape": list(shape), "dtype": dtype, "kind": what, "integer": not is_float(dtype)}
+        told: dict[str, Any] = {"name": name, "python": self.names.python(name), "shape": list(shape), "dtype": dtype}
+        told |= {"kind": what, "integer": not is_float(dtype)}
         told |= seen.to_dict() | {"tokens": self._labels(name) if seen.tokens is not None else None}
         return told | self._numbers(handle if chosen is None else handle[chosen], name)
 

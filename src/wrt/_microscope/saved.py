@@ -151,7 +151,8 @@ class Carried:
             told = self.microscope.why(sides)
         except WrtError:
             told = {"question": "", "findings": []}
-        told["error"] = {"what": error.what, "stands": error.where, "write": error.write}
+        stands = error.where if self.microscope.sources else ""  # the second line of an error quotes the user's code
+        told["error"] = {"what": error.what, "stands": stands, "write": error.write}
         self._why.append({"target": {"name": y[0]}, "source": {"name": x[0]}, "reply": told})
 
     # ---------------------------------------------------------------- numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wrt._core.ask import Ask
-from wrt._run.budget import LARGE, answer_bytes, left_beside
+from wrt._run.budget import LARGE, SMALL, answer_bytes, left_beside
 
 TARGET = 2 * 2**20  # chunk x larger end of the map; measured best between 0.5 and 5 MB on CPU
 AT_ONCE = 5 * 2**20  # no chunks at all below this: a second call costs more than a fuller cache
@@ -12,6 +12,8 @@ MOST_AT_ONCE = 1024
 MOST_BYTES = 2**30
 LIVE = 4.5  # tensors of the widest kind that are alive at once in a batched pass, as measured
 SHARE = 0.25  # of the memory that the answer leaves, for one call
+IDLE = 64  # that part of what is free on a GPU is never missed
+BESIDE = 0.4  # of a large answer's own bytes, for one call: structure may make most of a call unnecessary
 
 
 def chunk_size(ask: Ask) -> int:
@@ -20,15 +22,16 @@ def chunk_size(ask: Ask) -> int:
     wanted = _wanted(ask, per_row)
     if wanted * per_row < LARGE and answer_bytes(ask) < LARGE:
         return wanted  # nobody has to be asked how much memory is free
-    room = min(LIVE * MOST_BYTES, SHARE * left_beside(ask))
+    left = left_beside(ask)
+    idle = left / IDLE if _accelerated(ask) else 0  # a GPU is fast only in large batches
+    room = min(max(BESIDE * answer_bytes(ask), SMALL, idle), SHARE * left)
     return max(1, min(wanted, int(room / _per_line(ask))))
 
 
 def _wanted(ask: Ask, per_row: int) -> int:
     """As many as are swept fastest, whatever memory there is."""
     lines = max(ask.m, 1)
-    accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
-    if accelerated is not None and accelerated(ask.y):  # many small calls leave a GPU idle: as much as comfortably fits
+    if _accelerated(ask):  # many small calls leave a GPU idle: as much as comfortably fits
         return max(1, min(max(lines, ask.n), MOST_BYTES // per_row))
     if lines * per_row <= AT_ONCE and lines <= MOST_AT_ONCE:
         return lines
@@ -45,6 +48,11 @@ def chunk_bytes(ask: Ask) -> int:
 def _per_line(ask: Ask) -> float:
     """Bytes that one row or column of a batch takes at its peak."""
     return LIVE * _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
+
+
+def _accelerated(ask: Ask) -> bool:
+    accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
+    return accelerated is not None and bool(accelerated(ask.y))
 
 
 def _ends(ask: Ask) -> int:

@@ -107,3 +107,41 @@ def test_common_layers_pass():
     assert not wrt.check(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), torch.randn(2, 5, 8))
     lstm = nn.LSTM(4, 5, batch_first=True)
     assert not wrt.check(lambda x: lstm(x)[0].pow(2).sum(), torch.randn(2, 3, 4))
+
+
+def test_forward_mode_that_says_zero_is_found():
+    def f(x):
+        index = torch.tensor([0, 1, 0, 1, 2])
+        return torch.zeros(3, dtype=x.dtype).scatter_reduce(0, index, torch.tanh(x), "prod", include_self=False).sum()
+
+    x = torch.linspace(0.3, 1.2, 5, dtype=torch.float64)
+    found = wrt.check(f, x)
+    assert [finding.certain for finding in found] == [True]
+    assert found[0].sentence.startswith("the forward mode of scatter_reduce disagrees with its forward")
+    assert "its forward mode returns 0" in found[0].evidence
+    assert not wrt.check(lambda x: torch.zeros(3).double().scatter_reduce(0, torch.tensor([0, 1, 0, 1, 2]), x, "sum").sum(), x)
+
+
+RIGHT = {
+    "complex results": lambda x: torch.fft.fft(x).abs().sum() + torch.polar(x, x).real.sum(),
+    "a steep place": lambda x: torch.special.polygamma(1, x * 1e-3).sum(),
+    "large and small numbers": lambda x: torch.logcumsumexp(torch.cat([x, 60 * x]), 0).sum(),
+    "a padding row": lambda x: torch.nn.functional.embedding(torch.tensor([0, 1]), x.reshape(3, 2), padding_idx=1).sum(),
+    "a result of the layout": lambda x: (torch.as_strided(x * 1, (2, 2), (1, 2)) ** 2).sum(),
+    "running statistics": lambda x: torch.batch_norm(
+        x.reshape(3, 2), None, None, torch.zeros(2).double(), torch.ones(2).double(), False, 0.1, 1e-5, False
+    ).sum(),
+    "a target": lambda x: torch.nn.functional.soft_margin_loss(x, torch.sign(x - 1)),
+    "a deficient matrix": lambda x: torch.linalg.pinv(torch.outer(x, x)).sum(),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_operations_of_the_framework_that_are_right_stay_unnamed(name):
+    x = torch.linspace(0.3, 1.7, 6, dtype=torch.float64)
+    assert not wrt.check(RIGHT[name], x)
+
+
+def test_sparse_inputs_are_left_alone():
+    x = torch.eye(3, dtype=torch.float64).to_sparse_csr().requires_grad_()
+    assert not wrt.check(lambda x: torch.sparse.mm(x, torch.ones(3, 3, dtype=torch.float64)).sum(), x)

@@ -37,7 +37,8 @@ class Again:
     """One operation, to be run again on other numbers: `inputs` as they were, and `run(inputs) -> outputs`.
 
     `numbers[k]` is the recorded tensor behind input k. `custom` names a derivative rule that somebody wrote by hand,
-    with the line where that rule returns.
+    with the line where that rule returns. `push(inputs, k, tangent)` is its forward mode, where the framework has one
+    beside its backward; it gives None for an output it says nothing of.
     """
 
     inputs: tuple[Numbers, ...]
@@ -46,6 +47,7 @@ class Again:
     custom: str = ""
     rule: Where | None = None
     precision: float = 2.3e-16
+    push: Any = None
 
 
 class Evidence(Protocol):

@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from wrt._core.evidence import Again, Evidence, Numbers
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
-
-FEW = 48
-"""Inputs of so many elements are looked at one by one."""
+from wrt._why.probe import Answer, Mismatch, Probe, Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +23,6 @@ class Pulled:
 
     weights: list[Numbers | None]
     gradients: list[Numbers | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Where the backward and the forward disagree: input, element, the number expected and the number returned."""
-
-    node: Node
-    again: Again
-    place: int
-    element: tuple[int, ...]
-    expected: float
-    returned: float
-    said: str = ""
-
-    @property
-    def words(self) -> str:
-        name = self.again.custom or self.node.op
-        if self.said:
-            return f"{name}, input {self.place}: {self.said}"
-        at = f"[{', '.join(map(str, self.element))}]" if self.element else ""
-        return (
-            f"{name}, input {self.place}{at}: central differences give {self.expected:.6g}, "
-            f"its backward returns {self.returned:.6g}"
-        )
 
 
 def pulls(evidence: Evidence, node: Node, seeds: list[Numbers | None] | None = None) -> list[Pulled]:
@@ -81,18 +54,61 @@ def mismatch(evidence: Evidence, node: Node, again: Again, pulled: list[Pulled])
         again = replace(again, precision=1.2e-7)
     worst: Mismatch | None = None
     for one in pulled:
-        weights = [
-            w if w is not None and h is not None and w.shape == h.shape else None for w, h in zip(one.weights, here, strict=False)
-        ]
+        pairs = list(zip(one.weights, here, strict=False))
+        if any(w is not None and h is not None and w.shape != h.shape for w, h in pairs):
+            continue  # complex results, for which one number is two
+        weights = [None if h is None else w for w, h in pairs]
         for place, number in enumerate(again.numbers):
             returned = one.gradients[node.inputs.index(number)]
             found = _input(evidence, node, again, place, weights, returned)
-            worst = found if worst is None or (found is not None and _size(found) > _size(worst)) else worst
+            worst = found if worst is None or (found is not None and found.apart > worst.apart) else worst
     return worst
 
 
-def _size(found: Mismatch) -> float:
-    return abs(found.expected - found.returned)
+def forward_mismatch(evidence: Evidence, node: Node, again: Again, pulled: list[Pulled]) -> Mismatch | None:
+    """The same for forward mode, which frameworks write apart from the backward; None where there is none.
+
+    Inputs without a backward have no derivative by design: targets, class weights, running statistics.
+    """
+    try:
+        here = again.run(again.inputs)
+    except Exception:
+        return None
+    if again.push is None or getattr(again.run, "narrow", False) or not _is_the_same_run(evidence, node, here):
+        return None
+    weights = _weights(evidence, node, here)
+    for place, number in enumerate(again.numbers):
+        moves = any(one.gradients[node.inputs.index(number)] is not None for one in pulled)
+        if node.inputs.count(number) > 1 or not again.inputs[place].size or not moves:
+            continue
+        found = Probe(evidence, node, again, place, weights, _pushed(again, place, weights)).worst()
+        if found is not None:
+            return replace(found, mode="forward mode")
+    return None
+
+
+def _weights(evidence: Evidence, node: Node, here: Sequence[Numbers | None]) -> list[Numbers | None]:
+    """Random weights of the outputs that can have a derivative; none for indices."""
+    dtypes = [evidence.graph.tensors[k].dtype for k in node.outputs]
+    if any("complex" in dtype for dtype in dtypes):
+        return [None] * len(here)
+    floats = ["float" in dtype for dtype in dtypes] + [False] * (len(here) - len(dtypes))
+    return [_random(h.shape, 17 + k) if h is not None and f else None for k, (h, f) in enumerate(zip(here, floats, strict=True))]
+
+
+def _pushed(again: Again, place: int, weights: list[Numbers | None]) -> Answer:
+    shape = again.inputs[place].shape
+
+    def forward(nudge: Numbers) -> Said | None:
+        try:
+            moved = again.push(again.inputs, place, nudge.reshape(shape))
+        except Exception:  # no forward mode for this operation
+            return None
+        # an output without a tangent is one that does not move: so says torch.func.jvp, too
+        terms = [w * m for w, m in zip(weights, moved, strict=True) if w is not None and m is not None]
+        return Said(sum(float(t.sum()) for t in terms), sum(float(np.abs(t).sum()) for t in terms))
+
+    return forward
 
 
 def _is_the_same_run(evidence: Evidence, node: Node, here: Sequence[Numbers | None]) -> bool:
@@ -119,112 +135,20 @@ def _input(
         return Mismatch(node, again, place, (), float("inf"), 0.0, said)
     if not np.all(np.isfinite(returned)):
         return None
-    probe = _Probe(evidence, node, again, place, weights, returned)
-    if base.size > FEW:
-        whole = probe.disagrees(np.arange(base.size))
-        return probe.narrowed(np.arange(base.size)) if whole else None
-    found = [probe.at(k) for k in range(base.size)]
-    return max((f for f in found if f is not None), key=_size, default=None)
+    flat = returned.reshape(-1)
+    largest = float(np.max(np.abs(flat)))
 
+    def backward(nudge: Numbers) -> Said:
+        scale = float(np.abs(nudge) @ np.abs(flat)) if np.count_nonzero(nudge) > 1 else largest
+        return Said(float(nudge @ flat), scale)
 
-class _Probe:
-    """Differences of one input of one operation."""
-
-    def __init__(
-        self, evidence: Evidence, node: Node, again: Again, place: int, weights: list[Numbers | None], returned: Numbers
-    ) -> None:
-        self.node, self.again, self.place, self.weights = node, again, place, weights
-        self.returned = returned.reshape(-1)
-        base = again.inputs[place]
-        self.step = again.precision ** (1 / 3) * max(1.0, float(np.max(np.abs(base))))
-        self.directions = random_signs(1, base.size, 23)[0]
-        self.tolerance = _tolerance(evidence, node, again)
-
-    def disagrees(self, elements: npt.NDArray[np.int64]) -> bool:
-        """Whether moving these elements together changes the output otherwise than the backward says."""
-        nudge = np.zeros(self.directions.size)
-        nudge[elements] = self.directions[elements]
-        slopes = self._slopes(nudge)
-        if slopes is None:
-            return len(elements) > 1  # a kink somewhere among them: look closer
-        got = float(nudge @ self.returned)
-        return abs(slopes[0] - got) > self._slack(slopes, float(np.abs(nudge) @ np.abs(self.returned)))
-
-    def narrowed(self, elements: npt.NDArray[np.int64]) -> Mismatch | None:
-        """By halves to an element at which it shows."""
-        left = 64
-        waiting = [elements]
-        while waiting and left:
-            part = waiting.pop()
-            left -= 1
-            if len(part) == 1:
-                found = self.at(int(part[0]))
-                if found is not None:
-                    return found
-                continue
-            halves = np.array_split(part, 2)
-            waiting += [half for half in halves if self.disagrees(half)]
-        return None
-
-    def at(self, element: int) -> Mismatch | None:
-        nudge = np.zeros(self.directions.size)
-        nudge[element] = 1.0
-        slopes = self._slopes(nudge)
-        if slopes is None:
-            return None
-        got = float(self.returned[element])
-        if abs(slopes[0] - got) <= self._slack(slopes, float(np.max(np.abs(self.returned)))):
-            return None
-        index = np.unravel_index(element, self.again.inputs[self.place].shape)
-        return Mismatch(self.node, self.again, self.place, tuple(int(i) for i in index), slopes[0], got)
-
-    def _slack(self, slopes: tuple[float, float], returned: float) -> float:
-        return self.tolerance * (abs(slopes[0]) + returned) + slopes[1]
-
-    def _slopes(self, nudge: Numbers) -> tuple[float, float] | None:
-        """The slope, and how far roundoff may move it; None at a kink or a jump, where there is none."""
-        wide = self._sided(nudge, self.step)
-        if wide is None:
-            return None
-        forward, backward, noise = wide
-        apart = abs(forward - backward)
-        if apart > 1e-4 * (abs(forward) + abs(backward)) + noise:  # curved, or kinked?
-            close = self._sided(nudge, self.step / 8)
-            if close is None or abs(close[0] - close[1]) > apart / 2:
-                return None  # what does not get smaller with the step is no curvature
-        return (forward + backward) / 2, noise
-
-    def _sided(self, nudge: Numbers, step: float) -> tuple[float, float, float] | None:
-        """Slopes to the right and to the left, and their roundoff."""
-        shape = self.again.inputs[self.place].shape
-        try:
-            right, here, left = (self._total(sign * step * nudge.reshape(shape)) for sign in (1.0, 0.0, -1.0))
-        except Exception:
-            return None
-        if not np.all(np.isfinite([right[0], here[0], left[0]])):
-            return None
-        return (right[0] - here[0]) / step, (here[0] - left[0]) / step, 8 * self.again.precision * here[1] / step
-
-    def _total(self, moved: Numbers) -> tuple[float, float]:
-        inputs = list(self.again.inputs)
-        inputs[self.place] = inputs[self.place] + moved
-        made = self.again.run(inputs)
-        terms = [w * o for w, o in zip(self.weights, made, strict=False) if w is not None and o is not None]
-        return sum(float(t.sum()) for t in terms), sum(float(np.abs(t).sum()) for t in terms)
+    return Probe(evidence, node, again, place, weights, backward).worst()
 
 
 def _random(shape: tuple[int, ...], seed: int) -> Numbers:
     size = int(np.prod(shape)) if shape else 1
     signs: Numbers = random_signs(1, max(1, size), seed)[0][:size].reshape(shape)
     return signs
-
-
-def _tolerance(evidence: Evidence, node: Node, again: Again) -> float:
-    """The recorded backward ran in the user's own precision."""
-    dtypes = {evidence.graph.tensors[k].dtype for k in (*again.numbers, *node.outputs)}
-    if dtypes & {"float16", "bfloat16"}:
-        return 5e-2
-    return 1e-3 if "float32" in dtypes else 1e-5
 
 
 def deliberate(again: Again) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, sizes
@@ -277,13 +278,15 @@ class TorchEvidence:
         func, args, kwargs = kept[0], opened(kept[1]), opened(kept[2])
         custom = isinstance(func, type) and issubclass(func, torch.autograd.Function)
         places = _places(args, kwargs)
+        if any(t.layout != torch.strided for _, t in places):
+            return None  # a sparse tensor has no fixed elements to move
         floats = [(k, t) for k, (_, t) in enumerate(places) if t.is_floating_point()]
         numbers = [node.inputs[k] for k, _ in floats]
         run = _Run(func.apply if custom else func, args, kwargs, [places[k][0] for k, _ in floats])
         inputs = tuple(t.detach().double().cpu().numpy().copy() for _, t in floats)
         rule = _last_return(func.backward) if custom else None
         name = func.__name__ if custom else ""
-        return Again(inputs, tuple(numbers), run, name, rule)
+        return Again(inputs, tuple(numbers), run, name, rule, push=run.push)
 
     def mutates(self, node: Node) -> bool:
         return node.id in self._mutating
@@ -353,15 +356,26 @@ class _Run:
         self.narrow = False
 
     def __call__(self, inputs: Sequence[Numbers]) -> list[Numbers | None]:
-        given: dict[tuple[Any, ...], Tensor] = {
-            place: torch.from_numpy(np.ascontiguousarray(array)).clone() for place, array in zip(self.places, inputs, strict=True)
-        }
-        args = _replaced((self.args, self.kwargs), (), given)
-        with _quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            result = self.func(*args[0], **args[1])
-        results = result if isinstance(result, (tuple, list)) else [result]
+        results = self._results(inputs)
         self.narrow |= any(isinstance(r, Tensor) and r.dtype in (torch.float32, torch.float16, torch.bfloat16) for r in results)
         return [_numbers(r) if isinstance(r, Tensor) else None for r in results]
+
+
+    def push(self, inputs: Sequence[Numbers], place: int, tangent: Numbers) -> list[Numbers | None]:
+        """Forward mode of the call, from one of its inputs."""
+        with forward_ad.dual_level():
+            results = self._results(inputs, place, torch.from_numpy(np.ascontiguousarray(tangent)))
+            moved = [forward_ad.unpack_dual(r).tangent if isinstance(r, Tensor) else None for r in results]
+            return [_numbers(t) for t in moved]
+
+    def _results(self, inputs: Sequence[Numbers], moving: int = -1, tangent: Tensor | None = None) -> Sequence[Any]:
+        tensors = [torch.from_numpy(np.ascontiguousarray(array)).clone() for array in inputs]
+        if tangent is not None:
+            tensors[moving] = forward_ad.make_dual(tensors[moving], tangent)
+        args = _replaced((self.args, self.kwargs), (), dict(zip(self.places, tensors, strict=True)))
+        with _quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            result = self.func(*args[0], **args[1])
+        return result if isinstance(result, (tuple, list)) else [result]
 
 
 def _places(args: Any, kwargs: Any) -> list[tuple[tuple[Any, ...], Tensor]]:

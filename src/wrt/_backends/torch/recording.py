@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import events, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
@@ -116,7 +117,7 @@ class TorchRecording(LiveRecord):
         tensor = entry()
         buffer = self.buffer_of(entry)
         if tensor is not None and tensor.requires_grad:
-            edge = torch.autograd.graph.get_gradient_edge(tensor)
+            edge = _edge(tensor)
         elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
             with torch._C.DisableTorchFunction(), torch.enable_grad():
                 twin_of(self.listener, tensor, entry)
@@ -300,6 +301,13 @@ class RecordedMoment(Moment):
     def __init__(self, edge: Any, device: Any, tensor: Any, version: int, view: Any, entry: Entry | None) -> None:
         super().__init__(edge, device, tensor, version, view)
         object.__setattr__(self, "entry", entry)
+
+
+def _edge(tensor: Tensor) -> GradientEdge | None:
+    try:
+        return torch.autograd.graph.get_gradient_edge(tensor)
+    except NotImplementedError:  # torch finds no edge of a sparse leaf
+        return None
 
 
 def _geometry(entry: Entry) -> Any:

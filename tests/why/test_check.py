@@ -125,7 +125,7 @@ def test_forward_mode_that_says_zero_is_found():
 RIGHT = {
     "complex results": lambda x: torch.fft.fft(x).abs().sum() + torch.polar(x, x).real.sum(),
     "a steep place": lambda x: torch.special.polygamma(1, x * 1e-3).sum(),
-    "large and small numbers": lambda x: torch.logcumsumexp(torch.cat([x, 60 * x]), 0).sum(),
+    "large and small numbers": lambda x: torch.logsumexp(torch.cat([x, 900 * x]), 0) + torch.logcumsumexp(x, 0).sum(),
     "a padding row": lambda x: torch.nn.functional.embedding(torch.tensor([0, 1]), x.reshape(3, 2), padding_idx=1).sum(),
     "a result of the layout": lambda x: (torch.as_strided(x * 1, (2, 2), (1, 2)) ** 2).sum(),
     "running statistics": lambda x: torch.batch_norm(

@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
@@ -135,7 +136,9 @@ def _here_and_now(
 def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead: Ahead, crew: _Crew) -> None:
     distributed, client = needs("distributed", "a cluster"), crew.client
     token = uuid.uuid4().hex
-    sent = client.submit(_itself, source, key=f"wrt-source-{token}", pure=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")  # once, and then from worker to worker
+        sent = client.submit(_itself, source, key=f"wrt-source-{token}", pure=False)
     waiting = iter(enumerate(jobs))
     numbers: dict[str, int] = {}
 

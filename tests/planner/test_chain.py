@@ -58,6 +58,14 @@ def test_some_rows_of_a_chain():
     assert J.explain().strategy == "chain"
 
 
+def test_some_rows_of_a_chain_whose_first_stretch_has_no_structure():
+    y, x = asked(CHAINS["attention, then tokens"])
+    truth = row_loop(y, x).reshape(*y.shape, *x.shape)
+    J = d(y)[:17] / d(x)
+    torch.testing.assert_close(J.value, truth[:17], rtol=1e-11, atol=1e-11)
+    assert J.explain().strategy == "chain"
+
+
 @pytest.mark.parametrize("k", range(4))
 def test_a_wrong_stretch_is_found(monkeypatch, k):
     y, x = asked(CHAINS["two blocks"])

@@ -74,8 +74,8 @@ def sweep_chain(ask: Ask, linear: Linear, plan: Chain, flow: Flow, report: Repor
     for part, stretch in zip(_stretches(ask, flow, plan.tensors), plan.stretches, strict=True):
         sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
         if stretch is None:
-            seeds = arrays.one_hot(part.y, part.rows.positions) if rows is None else rows
-            rows = sweeps.sweep(arrays.reshape(seeds, (ask.m, -1)), "rows carried on")
+            seeds = arrays.from_numpy(np.eye(ask.m), part.y) if rows is None else arrays.reshape(rows, (ask.m, -1))
+            rows = sweeps.sweep(seeds, "rows carried on")
         else:
             passes = sweeps.sweep(seeds_of(part, stretch), "rows together, of a stretch")
             rows = None if passes is None else _carried(part, stretch, rows, passes)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import wrt
 from tests.browser.runs import jacobian, picture, recurrence
@@ -176,6 +177,22 @@ def test_a_missing_gradient_is_explained_with_its_line(opened: Any) -> None:
         line = page.text(".wrt-why .wrt-mark span")
         assert f"cut · line {line}" in page.text(".wrt-box.wrt-cut")
         assert page.page.locator(".wrt-severed").count() == 1
+
+
+def test_what_is_not_finite_is_said_and_drawn_in_a_color_of_its_own(opened: Any) -> None:
+    with wrt.record(values=True) as t:
+        x = torch.tensor([[0.0, 1.0, 4.0], [9.0, -1.0, 16.0]], dtype=torch.float64, requires_grad=True)
+        y = x.sqrt()
+        loss = y.sum()
+    with t.show(browser=False, wait=False) as live:
+        page = opened(live.url).show("loss", "x", [])
+        assert page.hover("source", 0, 0).endswith("∞")
+        assert page.hover("source", 1, 1).endswith("NaN")
+        assert page.derivative_at("source", 0, 2) == 0.25
+        red, green, blue = page.pixel("source", 1, 1)
+        assert min(red, green) > 150 > blue
+        assert "2 not finite" in page.text(".wrt-facts")
+        page.page.close()
 
 
 def test_nothing_of_the_run_changed(run: Any, unchanged: Any, opened: Any) -> None:

@@ -94,6 +94,8 @@ def page(opened: Any, tmp_path_factory: Any) -> Any:
     file.write_text(assets.file_page(HOSTILE[0], data), encoding="utf-8", newline="")
     glass = opened(file.as_uri(), wait=False)
     glass.until("document.querySelector('.wrt-heat canvas')?.dataset.drawn || document.querySelector('.wrt-token')")
+    for button in ("all steps", "whole run"):
+        glass.page.get_by_text(button).click()
     return glass.show(HOSTILE[0], HOSTILE[1], [0])
 
 
@@ -103,8 +105,6 @@ def missing(shown: set[str]) -> list[str]:
 
 
 def test_nothing_of_it_ran(page: Any) -> None:
-    page.page.get_by_text("all steps").click()
-    page.page.get_by_text("whole run").click()
     page.page.wait_for_timeout(200)
     assert page.page.evaluate("window.caught ?? null") is None
     assert page.page.evaluate("document.querySelectorAll('script').length") == 2  # the page's own module and its data

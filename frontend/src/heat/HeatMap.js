@@ -104,6 +104,7 @@ export function HeatMap({ sheet, content, theme, index, square, bars, label, han
     if (event.key === "+" || event.key === "=") scale(1.5);
     else if (event.key === "-") scale(1 / 1.5);
     else if (event.key === "0") setCamera(null);
+    else if (event.key === "Enter" && index) onSelect(index, { both: event.shiftKey });
     else {
       const next = keyed(event, sheet, index);
       if (!next) return;

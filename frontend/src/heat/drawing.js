@@ -61,19 +61,32 @@ export function drawBars(context, { sheet, camera, content, palette, width, heig
   const [low, high] = content.signed ? [-content.size, content.size] : [Math.min(0, content.low), Math.max(0, content.high)];
   const margin = 8;
   const y = (v) => margin + ((high - Math.max(low, Math.min(high, v))) / (high - low || 1)) * (height - 2 * margin);
+  const color = (v) => (content.signed ? palette.css((v / (content.size || 1)) * 0.72 + Math.sign(v) * 0.28) : ink.bar);
   const first = Math.max(0, Math.floor(camera.left));
   const last = Math.min(sheet.columns, Math.ceil(camera.left + width / camera.across));
+  const together = Math.max(1, Math.ceil(1 / camera.across)); // bars that share a pixel
   const gap = camera.across > 5 ? 1 : 0;
-  for (let column = first; column < last; column++) {
-    const v = data[column];
+  for (let column = first; column < last; column += together) {
+    const { least, most, odd } = reach(data, column, Math.min(last, column + together));
+    const far = -least > most ? least : most;
+    context.fillStyle = odd ? ink.odd : color(far);
+    const [from, to] = odd ? [margin, height - margin] : [y(Math.max(most, 0)), y(Math.min(least, 0))];
     const x = (column - camera.left) * camera.across;
-    const odd = v - v !== 0;
-    context.fillStyle = odd ? ink.odd : content.signed ? palette.css((v / (content.size || 1)) * 0.72 + Math.sign(v) * 0.28) : ink.bar;
-    const [from, to] = odd ? [margin, height - margin] : [Math.min(y(v), y(0)), Math.max(y(v), y(0))];
-    context.fillRect(x, from, Math.max(1, camera.across - gap), Math.max(v === 0 ? 0 : 1, to - from));
+    context.fillRect(x, from, Math.max(1, camera.across * together - gap), Math.max(far === 0 ? 0 : 1, to - from));
   }
   context.fillStyle = ink.line;
   context.fillRect(0, Math.round(y(0)), width, 1);
+}
+
+function reach(data, first, end) {
+  let [least, most, odd] = [Infinity, -Infinity, false];
+  for (let i = first; i < end; i++) {
+    const v = data[i];
+    if (v - v !== 0) odd = true;
+    if (v < least) least = v;
+    if (v > most) most = v;
+  }
+  return { least, most, odd };
 }
 
 /** The outline of what is selected: a dark and a light line, to be seen on every color. */

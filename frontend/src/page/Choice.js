@@ -19,7 +19,7 @@ function Field({ names, value, label, onChoose }) {
   const near = names.filter((name) => name.toLowerCase().includes(part)).slice(0, 40);
   const choose = (name) => {
     setTyped(null);
-    if (names.includes(name) && name !== value) onChoose(name);
+    if (name && name !== value) onChoose(name); // not every name is listed; the host knows them all
   };
   return html`<input class="wrt-choice" aria-label=${label} list=${list} value=${typed ?? value} spellcheck="false" autocomplete="off"
       onInput=${(event) => setTyped(event.currentTarget.value)} onChange=${(event) => choose(event.currentTarget.value)} />

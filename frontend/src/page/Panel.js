@@ -1,6 +1,6 @@
 // One of the two tensors of a question: its picture, its scale, the value under the pointer.
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { flatOf, indexOf, indexText, isElement, flatsOf, shapeText, sizeOf } from "../data/index.js";
 import { count, exact } from "../data/number.js";
 import { HeatMap } from "../heat/HeatMap.js";
@@ -72,7 +72,6 @@ function Picture({ store, theme, role, tensor }) {
   const [zoomed, setZoomed] = useState(false);
   const hovered = useSignal(null);
   const api = useRef(null);
-  useEffect(() => setGain(0), [answer]);
 
   const select = (picked, { both = false, keyboard = false } = {}) => {
     // A pixel of a colored picture is all its channels.

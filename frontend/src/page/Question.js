@@ -78,7 +78,8 @@ function Wholes({ store, view, target, source }) {
   const [m, n] = [sizeOf(target.shape), sizeOf(source.shape)];
   const ask = (asks) => store.show({ ...view, at: null, from: null, asks });
   const verbs = store.hello.value?.verbs;
-  const maps = m > 1 && n > 1 && (store.host.kind === "file" ? store.host.maps?.(view) : verbs?.includes("map"));
+  const sequence = (tensor) => tensor.axes?.tokens != null || tensor.shape.filter((length) => length > 1).length === 1;
+  const maps = sequence(target) && sequence(source) && m > 1 && n > 1 && (store.host.kind === "file" ? store.host.maps?.(view) : verbs?.includes("map"));
   return html`${m > 1 && n > 1 && m * n <= 4096 && html`<button type="button" aria-pressed=${view.asks === "block"} onClick=${() => ask("block")}>all × all</button>`}
     ${maps && html`<button type="button" aria-pressed=${view.asks === "map"} onClick=${() => ask("map")}>dependence map</button>`}`;
 }

@@ -14,6 +14,8 @@ function opened(reply) {
   return { ...reply, ...facts, values: data?.data ?? null, block: block && { shape: reply.block.shape, data: block.data, ...summary(block.data) } };
 }
 
+const remembered = 32; // tensors kept by the page: a walk through a large model must not fill its memory
+
 const linesOf = (error) =>
   error instanceof Refused ? error.lines : { what: "the page met an error of its own", stands: String(error?.message ?? error), write: "" };
 
@@ -61,7 +63,8 @@ function askerOf(store) {
     if (!known.has(name)) {
       const reply = await store.host.ask("tensor", { name });
       const data = open(reply.data)?.data ?? null;
-      known.set(name, { ...reply, values: data, ...(data ? summary(data) : { low: 0, high: 0, zeros: 0, nonfinite: 0 }) });
+      if (known.size >= remembered) known.delete(known.keys().next().value);
+      known.set(name, { ...reply, name, values: data, ...(data ? summary(data) : { low: 0, high: 0, zeros: 0, nonfinite: 0 }) });
     }
     return known.get(name);
   }
@@ -95,6 +98,7 @@ function askerOf(store) {
   function failed(error, view) {
     if (error instanceof Lost) return lost(view);
     batch(() => {
+      for (const role of ["target", "source"]) if (store.tensors[role].value?.name !== view?.[role]) store.tensors[role].value = null;
       store.answer.value = null;
       store.trouble.value = linesOf(error);
       store.said.value = linesOf(error).what;

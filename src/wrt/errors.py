@@ -22,6 +22,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
@@ -46,6 +47,9 @@ __all__ = [
 ]
 
 
+_explains: list[Callable[[WrtError], Any]] = []  # whoever can say more about an error; a layer that stands above this one
+
+
 class WrtError(Exception):
     """A fact about the question: `what` happened, `where` things stand, what to `write` instead."""
 
@@ -54,7 +58,18 @@ class WrtError(Exception):
         self.what = what
         self.where = where
         self.write = write
-        self.finding = finding
+        self._finding = finding
+
+    @property
+    def finding(self) -> Any:
+        """What `wrt.why` would say: a `Finding`, or None where it has nothing to add."""
+        if self._finding is None and _explains:
+            self._finding = _explains[-1](self)
+        return self._finding
+
+    @finding.setter
+    def finding(self, found: Any) -> None:
+        self._finding = found
 
     def __str__(self) -> str:
         return f"{self.what}\n  {self.where}\n  {self.write}"

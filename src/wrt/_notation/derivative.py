@@ -19,7 +19,7 @@ from wrt._notation.sides import columns_of, narrowed
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt._run.row import plain_row, row_report
-from wrt.errors import NoPath, NotATensor, WrongShape
+from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -168,8 +168,8 @@ class Derivative:
         if self._answer is None:
             try:
                 self._answer = self._asked()
-            except NoPath as error:
-                error.finding = error.finding or self._finding()
+            except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
+                error.finding = self._finding() or error.finding
                 raise
         return self._answer
 

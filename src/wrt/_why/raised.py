@@ -9,11 +9,12 @@ from types import CodeType, TracebackType
 from wrt._core.finding import Finding, Findings
 from wrt._core.where import Where, place, user_files
 from wrt._why.cause import causes
+from wrt.errors import WrtError
 
 
 def raised(error: BaseException) -> Findings:
     """What an exception means, and the user's own line that raised it."""
-    carried = getattr(error, "finding", None)
+    carried = error._finding if isinstance(error, WrtError) else getattr(error, "finding", None)
     said = str(error)
     where = _where(error.__traceback__)
     if isinstance(carried, Finding):

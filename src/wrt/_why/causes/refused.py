@@ -5,7 +5,8 @@ from wrt._why.cause import Cause, ops
 CAUSES = (
     Cause("inplace_saved_tensor", "a tensor needed by backward was changed in place",
           "write h = h + ... instead of h += ..., or .clone() it before the change",
-          raised=("modified by an inplace operation", "a tensor that backward needs was changed in place"), case="h = torch.sigmoid(x)\nh += 1\ny = h.sum()"),
+          raised=("modified by an inplace operation", "a tensor that backward needs was changed in place"),
+          case="h = torch.sigmoid(x)\nh += 1\ny = h.sum()"),
     Cause("view_inplace", "a view was written in place where autograd cannot follow",
           "write v = v * 3 instead of v *= 3, or .clone() it first",
           raised=("is a view and is being modified inplace", "leaf Variable that requires grad is being used in an in-place",

@@ -39,9 +39,7 @@ class JaxBackend:
             return None
         return leaves, lambda answers: jax.tree.unflatten(structure, answers)
 
-    def trace(
-        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
-    ) -> Recording:
+    def trace(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False) -> Recording:
         """Run f once and remember every operation; its numbers can always be had, `values` or not."""
         record = JaxRecord(self)
         record.run(f, args, kwargs)

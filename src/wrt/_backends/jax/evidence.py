@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dis
-import functools
-from collections.abc import Iterator, Sequence
-from types import CodeType, FunctionType
+from collections.abc import Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,6 +11,7 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
+from wrt._core import by_hand
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where, function_name, user_files
@@ -117,17 +116,8 @@ class JaxEvidence:
         return None
 
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
-        """Operation by operation, from the last to the first."""
-        found: dict[int, Numbers | None] = {y: np.asarray(seed, dtype=np.float64)}
-        for node in reversed(self.graph.nodes[: len(self.ops)]):
-            arrives = [found.get(k) for k in node.outputs]
-            if all(c is None for c in arrives) or self.ops[node.id].cuts:
-                continue
-            for number, pulled in zip(node.inputs, self.local(node, arrives), strict=True):
-                if pulled is not None:
-                    known = found.get(number)
-                    found[number] = pulled if known is None else known + pulled
-        return found
+        nodes = reversed(self.graph.nodes[: len(self.ops)])
+        return by_hand.cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         op = self.ops[node.id]
@@ -199,7 +189,7 @@ class JaxEvidence:
             return None
         numbers = tuple(node.inputs[k] for k in moving)
         name = function_name(rule) if rule is not None else ""
-        return Again(inputs, numbers, call, name, None if rule is None else _last_return(rule), precision)
+        return Again(inputs, numbers, call, name, None if rule is None else by_hand.last_return(rule), precision)
 
     def outside(self, node: Node) -> Where | None:
         return node.where
@@ -227,39 +217,6 @@ def _rule(op: Op) -> CodeType | None:
     if not op.name.startswith("custom_"):
         return None
     for name in ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "bwd", "fwd_jaxpr_thunk"):
-        for code in _codes(op.params.get(name), 0, set()):
+        for code in by_hand.user_codes(op.params.get(name)):
             return code
     return None
-
-
-def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
-    """Code of the user's behind partials, closures and wrapped functions, the outermost first."""
-    if depth > 8 or id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, FunctionType):
-        if user_files[thing.__code__.co_filename]:
-            yield thing.__code__
-        for cell in thing.__closure__ or ():
-            try:
-                yield from _codes(cell.cell_contents, depth + 1, seen)
-            except ValueError:
-                continue
-        return
-    if isinstance(thing, functools.partial):
-        yield from _codes(thing.func, depth + 1, seen)
-        for arg in thing.args:
-            yield from _codes(arg, depth + 1, seen)
-    elif isinstance(thing, (tuple, list)):
-        for item in thing:
-            yield from _codes(item, depth + 1, seen)
-    else:
-        for name in ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fun"):
-            inner = getattr(thing, name, None)
-            if inner is not None:
-                yield from _codes(inner, depth + 1, seen)
-
-
-def _last_return(code: CodeType) -> Where | None:
-    lines = [i.positions.lineno for i in dis.get_instructions(code) if i.opname.startswith("RETURN") and i.positions]
-    return Where(code.co_filename, lines[-1], function=function_name(code)) if lines and lines[-1] else None

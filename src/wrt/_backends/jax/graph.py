@@ -44,9 +44,7 @@ def plain_graph(record: JaxRecord, ops: Sequence[Op], inputs: Sequence[Var], out
         if carried and not op.cuts:
             moving.update(v for v in op.outputs if v.differentiable)
         write = _write(record, op, chains, numbers)
-        graph.nodes.append(
-            Node(node, op.name, given, made, op.where, str(op.source.name_stack), _gradient(op, carried), write)
-        )
+        graph.nodes.append(Node(node, op.name, given, made, op.where, str(op.source.name_stack), _gradient(op, carried), write))
     graph.outputs = [number(v, None) for v in outputs]
     return graph
 
@@ -59,9 +57,7 @@ def _gradient(op: Op, carried: bool) -> Gradient:
     return "yes" if any(v.differentiable for v in op.inputs) else "none"
 
 
-def _write(
-    record: JaxRecord, op: Op, chains: dict[Var, tuple[int, int]], numbers: dict[Var, int]
-) -> Write | None:
+def _write(record: JaxRecord, op: Op, chains: dict[Var, tuple[int, int]], numbers: dict[Var, int]) -> Write | None:
     if not is_update(op):
         return None
     buffer, k = chains.get(op.inputs[0], (numbers[op.inputs[0]], 0))

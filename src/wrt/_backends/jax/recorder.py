@@ -143,9 +143,7 @@ class Recorder(compat.Trace):
         with compat.set_current_trace(self):
             return f.call_wrapped(*tracers)
 
-    def process_custom_jvp_call(
-        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, *, symbolic_zeros: bool
-    ) -> Any:
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, *, symbolic_zeros: bool) -> Any:
         return self._whole(primitive, tracers, {"subfuns": (fun, jvp), "symbolic_zeros": symbolic_zeros})
 
     def process_custom_vjp_call(
@@ -169,9 +167,7 @@ class Recorder(compat.Trace):
 
     # ---------------------------------------------------------------- noting
 
-    def emit(
-        self, primitive: Any, inputs: Sequence[Var], params: dict[str, Any], source: Any, read: Any = None
-    ) -> list[Var]:
+    def emit(self, primitive: Any, inputs: Sequence[Var], params: dict[str, Any], source: Any, read: Any = None) -> list[Var]:
         """Note one operation; a call is replaced by what it contains. `read`: the equation of a jaxpr it comes from."""
         if primitive.name in compat.INLINED:
             jaxpr, consts = compat.sub_jaxpr(params)

@@ -163,9 +163,7 @@ class JaxLinear:
         like = np.zeros(self.y.shape, self.y.dtype)
         zeros = [np.zeros(self.xs[k].shape, self.xs[k].dtype) for k in self.live]
         pushed = [
-            self.compiled.push_backwards(
-                backwards, like, [given[k][j] if k in given else zeros[k] for k in range(len(zeros))]
-            )
+            self.compiled.push_backwards(backwards, like, [given[k][j] if k in given else zeros[k] for k in range(len(zeros))])
             for j in range(count)
         ]
         return jax.numpy.stack(pushed)

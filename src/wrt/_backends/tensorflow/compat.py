@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,7 @@ Callback = Callable[..., None]
 EagerTensor = ops.EagerTensor
 RESOURCE = tf.resource.as_datatype_enum
 FLOATS = frozenset(
-    dtype.as_datatype_enum
-    for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
+    dtype.as_datatype_enum for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
 )
 CARRIES_GRADIENT = FLOATS | {tf.variant.as_datatype_enum}
 
@@ -35,6 +35,7 @@ LOOKS_AT_VARIABLE = READS_VARIABLE | {"VariableShape", "VarIsInitializedOp", "De
 """Operations that leave a variable as it is; any other one that takes its handle writes to it."""
 
 
+@cache
 def is_call(op: str) -> bool:
     """Whether an operation is a whole compiled function: its gradient is recorded by the call, or not at all."""
     return op.startswith(("__inference_", "__forward_")) or op in ("PartitionedCall", "StatefulPartitionedCall")
@@ -200,6 +201,15 @@ def remove_callback(callback: Callback) -> None:
     op_callbacks.remove_op_callback(callback)
 
 
+@cache
+def gives_the_same_again(op: str) -> bool:
+    """Whether an operation on the same tensors has the same result: no random numbers, no variable, no state."""
+    from tensorflow.python.framework import op_def_registry
+
+    known = None if is_call(op) else op_def_registry.get(op)
+    return known is not None and not known.is_stateful
+
+
 STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})
 """Operations that have a gradient function, which answers None whatever it is given."""
 
@@ -294,7 +304,9 @@ def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) 
     """One operation on other numbers."""
     from tensorflow.python.eager import context
 
-    found: list[Any] = execute.execute(op, outputs, list(inputs), tuple(attributes), context.context())
+    pairs = zip(attributes[::2], attributes[1::2], strict=True)
+    given = tuple(item for name, setting in pairs if setting is not None for item in (name, setting))
+    found: list[Any] = execute.execute(op, outputs, list(inputs), given, context.context())
     return found
 
 

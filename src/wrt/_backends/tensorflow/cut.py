@@ -61,8 +61,7 @@ def _older(log: Log, y: int, x: int, given: set[int]) -> NoPath | None:
     """A tensor made between x and the recording may have been computed from x, unseen."""
     tensors, _ = log.ancestors([y])
     if x in given or not any(
-        x < n <= log.start and n in log.first_seen and n not in given and log.tensors[n][1] in compat.FLOATS
-        for n in tensors
+        x < n <= log.start and n in log.first_seen and n not in given and log.tensors[n][1] in compat.FLOATS for n in tensors
     ):
         return None
     return NoPath(

@@ -1,4 +1,4 @@
-"""The user's own tapes, custom gradients, and what every operation was given: noted while a recording lasts."""
+"""The user's own tapes and custom gradients, and calls of Python with arrays: noted while a recording lasts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,7 +14,7 @@ import tensorflow as tf
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.standin import stand_in
 from wrt._core.finding import Finding
-from wrt._core.where import Spot, place, spot, user_files
+from wrt._core.where import Spot, place, spot
 
 
 @dataclass(eq=False)
@@ -33,15 +33,6 @@ class UserTape:
     def covers(self, operation: int) -> bool:
         inside = self.start <= operation and (self.stop is None or operation < self.stop)
         return inside and not any(start <= operation < stop for start, stop in self.pauses)
-
-
-class Payload(NamedTuple):
-    """What one operation was given and gave, and the library functions between the user's line and it."""
-
-    inputs: tuple[Any, ...]
-    attributes: Any
-    outputs: tuple[Any, ...]
-    called: tuple[CodeType, ...]
 
 
 class Custom(NamedTuple):
@@ -68,19 +59,9 @@ class Host(NamedTuple):
 class Notes:
     """What a recording notes for `why`."""
 
-    payloads: dict[int, Payload] = field(default_factory=dict)
     hosts: list[Host] = field(default_factory=list)
     customs: list[Custom] = field(default_factory=list)
     tapes: list[UserTape] = field(default_factory=list)
-
-
-def library(frame: FrameType | None) -> tuple[CodeType, ...]:
-    """The functions that are not the user's, from here to the user's line, the innermost first."""
-    found = []
-    while frame is not None and not user_files[frame.f_code.co_filename]:
-        found.append(frame.f_code)
-        frame = frame.f_back
-    return tuple(found)
 
 
 @contextmanager

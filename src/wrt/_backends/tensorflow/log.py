@@ -7,7 +7,7 @@ write does not seem to depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wrt._backends.tensorflow import compat
 from wrt._core.graph import Gradient, Graph, Node, Tensor, Write
@@ -23,6 +23,8 @@ class Operation(NamedTuple):
     spot: Spot | None
     layer: str
     stopped: bool  # every tape was told not to look
+    attributes: Any = ()
+    via: str = ""  # the function of the library that the user called
 
 
 class Leak(NamedTuple):
@@ -50,8 +52,8 @@ class Log:
         self._writes = 0
 
     def add(self, operation: Operation) -> int:
+        index = len(self.operations)
         self.operations.append(operation)
-        index = len(self.operations) - 1
         for number in operation.outputs:
             self.producer[number] = index
         return index

@@ -6,35 +6,24 @@ time, and the tape has not kept the operation: it is put there by hand, so that 
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
 from wrt._backends.tensorflow import compat, events
+from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import layers_named
 from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.writes import UPDATES, Update
-from wrt._core.bindings import Binding
 from wrt._core.frame_names import visible_tensors
 from wrt._core.protocol import Backend
 from wrt._core.watch import Watcher
-from wrt._core.where import Spot, is_user_code, spot, user_frame
-
-WRT = str(Path(__file__).parents[2]) + os.sep
-CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "standin", "events"))
-"""Files of wrt whose frames stand between the user's code and its operations."""
-
-OURS: Spot = (compile("", "<wrt>", "exec"), 0)
+from wrt._core.where import Spot, spot, user_frame
 
 
 class _Open(threading.local):
@@ -71,7 +60,7 @@ class Recorder:
             stack.callback(compat.remove_callback, self._ran)
             self._watch_what_is_at_hand(user_frame(sys._getframe(1)))
             watched_before = sys.gettrace()
-            stack.enter_context(Watcher(recording.is_tensor, self._bound))
+            stack.enter_context(Watcher(recording.is_tensor, _nobody, self._note))
             self.tracer = sys.gettrace() if watched_before is None else None
             OPEN.recorders.append(self)
             stack.callback(OPEN.recorders.remove, self)
@@ -95,6 +84,7 @@ class Recorder:
         recording = self.recording
         number = compat.number(tensor)
         if number not in recording.log.tensors:
+            recording.work.keep(number, tensor)
             kind = compat.kind(tensor)
             recording.log.tensors[number] = (compat.shape(tensor), kind)
             recording.log.met(number)
@@ -110,20 +100,20 @@ class Recorder:
                 self.meet(taped, watch=True)
                 self.recording.called(name, compat.number(taped))
 
-    def _bound(self, binding: Binding) -> None:
+    def _note(self, name: str, tensor: Any, code: CodeType, offset: int) -> weakref.ref[Any]:
         """A variable of the user's code means a tensor now."""
-        self.meet(self.recording.taped(binding.object))
-        binding.object = self.recording.lift(binding.object)
-        self.recording.bind(binding)
+        if type(tensor) is not compat.EagerTensor:
+            self.meet(self.recording.taped(tensor))
+        elif tensor._id not in self.recording.log.tensors:
+            self.meet(tensor)
+        self.recording.noted.append((name, tensor, code, offset))
+        return weakref.ref(tensor)
 
     def name(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """Bind a name that no variable has: a layer, a tap."""
-        recording = self.recording
         frame = user_frame(frame)
-        if frame is not None and recording.is_tensor(tensor):
-            self.meet(recording.taped(tensor))
-            sequence = len(recording.log.operations)
-            recording.bind(Binding(name, recording.lift(tensor), frame.f_code, frame.f_lasti, sequence))
+        if frame is not None and self.recording.is_tensor(tensor):
+            self._note(name, tensor, frame.f_code, frame.f_lasti)
 
     def _custom(self, inputs: Any) -> None:
         """A gradient of the user's own is about to be recorded: only if one of its inputs is watched."""
@@ -135,7 +125,7 @@ class Recorder:
     def _read(self, tensor: Any) -> None:
         log = self.recording.log
         if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS and compat.number(tensor) in log.tensors:
-            here, how = spot(sys._getframe(1)), _how(sys._getframe(1))
+            here, how = spot(sys._getframe(1)), how_read(sys._getframe(1))
             log.leaks.append(Leak(compat.number(tensor), len(log.operations), here, how))
 
     def _from_numpy(self, tensor: Any) -> None:
@@ -144,57 +134,84 @@ class Recorder:
 
     # ---------------------------------------------------------------- operations
 
-    def _ran(
-        self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None
-    ) -> None:
+    def _ran(self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
         """The hot path: called after every operation, of which it notes numbers, shapes and the place."""
         if graph is not None or compat.is_quiet():
             return
         frame = sys._getframe(1)
-        here = _place(frame)
+        here, via = asked_at(frame)
         if here is OURS:
             return
         if isinstance(op, bytes):  # where TensorFlow left its fast path
             op = op.decode()
         log, leaves = self.recording.log, self.recording.leaves
-        tensors, current = log.tensors, log.current
+        tensors = log.tensors
         numbers = []
-        late: list[Any] = []
-        watched = handles = False
+        watched = unusual = unwatched = False
         for tensor in inputs:
             number = tensor._id
+            numbers.append(number)
             known = tensors.get(number)
-            if known is None or number in leaves:
-                late.append(tensor)
+            if known is None:
+                unusual = True
             elif known[1] in compat.CARRIES_GRADIENT:
-                watched = True
-            if known is not None and known[1] == compat.RESOURCE:
-                handles = True
-            numbers.append(current.get(number, number) if current else number)
-        stopped = compat.tapes_are_stopped()
-        blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
-        written = self._written(op, inputs) if handles or late else ()
-        made = [self._made(tensor, stopped) for tensor in outputs] if outputs else []
+                if number in leaves:
+                    unwatched = True
+                else:
+                    watched = True
+            elif known[1] == compat.RESOURCE:
+                unusual = True
         layer = self.layers[-1] if self.layers else ""
-        index = log.add(Operation(op, tuple(numbers), (*written, *made), here, layer, stopped))
-        given = events.Payload(tuple(inputs), attributes, tuple(outputs or ()), events.library(frame))
-        self.recording.notes_for_why.payloads[index] = given
+        if unusual or (unwatched and not watched) or op in UPDATES:
+            self._ran_unusually(op, inputs, attributes, outputs, frame, here, via, layer, watched)
+            return
+        stopped = compat.tapes_are_stopped()
+        made = [self._made(tensor, stopped, watched and not compat.is_call(op), op) for tensor in outputs or ()]
+        log.add(Operation(op, tuple(numbers), tuple(made), here, layer, stopped, attributes, via))
+
+    def _ran_unusually(
+        self,
+        op: str,
+        inputs: Any,
+        attributes: Any,
+        outputs: Any,
+        frame: FrameType,
+        here: Spot | None,
+        via: str,
+        layer: str,
+        watched: bool,
+    ) -> None:
+        """An operation that meets tensors for the first time, reads or writes a variable, or updates a tensor."""
+        recording = self.recording
+        log = recording.log
+        stopped = compat.tapes_are_stopped()
+        late = [t for t in inputs if t._id not in log.tensors or t._id in recording.leaves]
+        blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
+        numbers = tuple(log.number(compat.number(tensor)) for tensor in inputs)
+        for number, tensor in zip(numbers, inputs):
+            if number not in log.producer or log.tensors[number][1] == compat.RESOURCE:
+                recording.work.keep(number, tensor)
+        written = self._written(op, inputs)
+        made = [self._made(tensor, stopped, False, op) for tensor in outputs or ()]
+        index = log.add(Operation(op, numbers, (*written, *made), here, layer, stopped, attributes, via))
         if blind:
             log.blind.add(index)
         if op in UPDATES:
-            self.recording.updates[made[0]] = Update(index, op, tuple(inputs), attributes, outputs[0], here)
+            recording.updates[made[0]] = Update(index, op, tuple(inputs), attributes, outputs[0], here)
         elif op in compat.READS_VARIABLE:
-            self.recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
+            recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
 
-    def _made(self, tensor: Any, stopped: bool) -> int:
+    def _made(self, tensor: Any, stopped: bool, on_tape: bool, op: str) -> int:
         kind = tensor._datatype_enum()
         number: int = tensor._id
-        self.recording.log.tensors[number] = (tensor._shape_tuple(), kind)
+        recording = self.recording
+        recording.log.tensors[number] = (tensor._shape_tuple(), kind)
+        recording.work.held[number] = weakref.ref(tensor) if compat.gives_the_same_again(op) else tensor
         if kind in compat.CARRIES_GRADIENT:
             if stopped:
-                self.recording.leaves[number] = weakref.ref(tensor)
-            else:
-                compat.watch(self.recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
+                recording.leaves[number] = weakref.ref(tensor)
+            elif not on_tape:
+                compat.watch(recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
         return number
 
     def _met_late(
@@ -210,14 +227,16 @@ class Recorder:
     ) -> bool:
         """Note what is met for the first time; True where its gradient through this operation is lost for good."""
         log = self.recording.log
-        variables = _variables(frame)
+        variables: list[Any] | None = None
         carries = False
         for tensor in late:
             kind, number = compat.kind(tensor), compat.number(tensor)
             fresh = number > log.start and kind in compat.FLOATS and number not in log.tensors
             self.meet(tensor, watch=not watched)
-            if fresh and not self._was_read(tensor, variables, frame) and _is_from_numpy(frame):
-                log.from_numpy[number] = spot(frame)
+            if fresh:
+                variables = variables_of(frame) if variables is None else variables
+                if not self._was_read(tensor, variables, frame) and is_from_numpy(frame):
+                    log.from_numpy[number] = spot(frame)
             carries |= kind in compat.CARRIES_GRADIENT
             carries |= kind == compat.RESOURCE and op in compat.READS_VARIABLE
         if watched or not carries:
@@ -241,6 +260,7 @@ class Recorder:
                 layer = self.layers[-1] if self.layers else ""
                 read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)
                 recording.log.add(read)
+                recording.work.keep(compat.number(tensor), tensor)
                 return True
         return False
 
@@ -256,59 +276,5 @@ class Recorder:
         return tuple(self.recording.assigned(handle) for handle in handles)
 
 
-class _Files(dict[str, str]):
-    """file name -> "user", "ours", "gate" or "" for the libraries between; asked for every frame of every operation."""
-
-    def __missing__(self, name: str) -> str:
-        if name.startswith(WRT):
-            found = "gate" if name.endswith(CALLS_THE_USER) else "ours"
-        else:
-            found = "user" if is_user_code(name) else ""
-        self[name] = found
-        return found
-
-
-_files = _Files()
-
-
-def _place(frame: FrameType) -> Spot | None:
-    """The user's place; OURS where wrt itself asked for the operation, to answer a question inside the block."""
-    inner: FrameType | None = frame
-    called = False  # by a frame of wrt that runs the user's program: whoever of wrt called that one does not matter
-    while inner is not None:
-        code = inner.f_code
-        found = _files[code.co_filename]
-        if found == "user":
-            return code, inner.f_lasti
-        if found == "ours" and not called:
-            return OURS
-        called = called or found == "gate"
-        inner = inner.f_back
-    return None
-
-
-def _variables(frame: FrameType) -> list[Any]:
-    """The variables that a function of TensorFlow was given."""
-    code = frame.f_code
-    given = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
-    flat = [item for value in given for item in (value if isinstance(value, (list, tuple)) else (value,))]
-    return [item for item in flat if isinstance(item, tf.Variable)]  # never Keras' own: those are read in Python
-
-
-def _is_from_numpy(frame: FrameType) -> bool:
-    """Whether the function of TensorFlow that ran the operation was given a NumPy array."""
-    inner: FrameType | None = frame
-    while inner is not None and inner.f_globals.get("__name__", "").startswith("tensorflow."):
-        if any(isinstance(value, (np.ndarray, np.floating)) for value in inner.f_locals.values()):
-            return True
-        inner = inner.f_back
-    return False
-
-
-def _how(frame: FrameType | None) -> str:
-    """Whether numbers are read as a Python number or as an array."""
-    while frame is not None and not is_user_code(frame.f_code.co_filename):
-        if frame.f_code.co_name in ("__float__", "__int__", "__bool__", "__index__", "__complex__"):
-            return frame.f_code.co_name
-        frame = frame.f_back
-    return "numpy"
+def _nobody(binding: Any) -> None:
+    """Names are noted, not reported."""

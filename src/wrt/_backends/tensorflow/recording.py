@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
+from wrt._backends.tensorflow.work import Work
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.graph import Graph, Write
@@ -34,11 +36,12 @@ class TensorFlowRecording:
     def __init__(self, backend: Backend, open_tape: Callable[[], Any], start: int) -> None:
         self.backend = backend
         self.log = Log(start)
+        self.work = Work(self.log)
         self.tape: Any = None
         self.output: Any = None
         self.inputs: list[Any] = []
         self.keywords: dict[str, Any] = {}
-        self.names = Bindings()
+        self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
         self.notes_for_why = Notes()
         self.updates: dict[int, Update] = {}
         self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
@@ -46,6 +49,8 @@ class TensorFlowRecording:
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
         self._values: dict[int, Value] = {}
+        self._names = Bindings()
+        self._read = 0  # how many of the notes are in it
         self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
         self._assignments: dict[int, int] = {}  # handle -> how often it was assigned to
         self._late: set[int] = set()
@@ -90,7 +95,7 @@ class TensorFlowRecording:
         if found is None:
             variable = plain if isinstance(plain, tf.Variable) else None
             moment = Moment(number, taped, variable)
-            name = next(iter(self._called.get(number, ())), "")
+            name = next(iter(self._called.get(number, ())), "")  # of those that were read so far
             found = self._values[number] = Value(self, moment, tuple(plain.shape), plain.dtype, name)
         return found
 
@@ -103,10 +108,20 @@ class TensorFlowRecording:
         """Whether an operation of this run made it."""
         return self.number(value) in self.log.producer
 
-    def bind(self, binding: Binding) -> None:
-        """A name means a Value from now on."""
-        self.names.add(binding)
-        self.called(binding.name, binding.object.key.number)
+    @property
+    def names(self) -> Bindings:
+        """What every name meant."""
+        self._read_names()
+        return self._names
+
+    def _read_names(self) -> None:
+        """Recording only notes; the first question reads."""
+        while self._read < len(self.noted):
+            name, tensor, code, offset = self.noted[self._read]
+            self._read += 1
+            value = self.lift(tensor)
+            self._names.add(Binding(name, value, code, offset, self._read))
+            self.called(name, value.key.number)
 
     def called(self, name: str, number: int) -> None:
         """A tensor has a name, perhaps from before the recording."""
@@ -127,6 +142,10 @@ class TensorFlowRecording:
     def evidence(self) -> TensorFlowEvidence:
         """The run under examination, for `why` and `check`."""
         return TensorFlowEvidence(self)
+
+    def variables(self) -> list[Value]:
+        """The Values that are variables."""
+        return [value for value in self._values.values() if value.key.variable is not None]
 
     def numbered(self, value: Value) -> int | None:
         """Which tensor of the graph a Value is."""
@@ -197,7 +216,12 @@ class TensorFlowRecording:
         return not here or not there or not here.isdisjoint(there)
 
     def _names_of(self, number: int) -> set[str]:
-        return {name for name in self._called.get(number, ()) if not name.endswith("()")}
+        return {name for name in self.called_by(number) if not name.endswith("()")}
+
+    def called_by(self, number: int) -> tuple[str, ...]:
+        """The names of a tensor, in the order they were given."""
+        self._read_names()
+        return tuple(self._called.get(number, ()))
 
     def versions(self, value: Value) -> list[Value]:
         """The buffer before the first write, then after each."""
@@ -295,7 +319,7 @@ class TensorFlowRecording:
             return self._write(update, len(self.chain(self.lift(update.after))), compat.number(update.after))
 
         ends = [[v.key.number for v in _leaves(tree)] for tree in ([self.inputs, self.keywords], self.output)]
-        return self.log.graph(ends[0], ends[1], lambda number: tuple(self._called.get(number, ())), write)
+        return self.log.graph(ends[0], ends[1], self.called_by, write)
 
 
 def _leaves(tree: Any) -> list[Value]:

@@ -33,23 +33,30 @@ _LOCK = threading.RLock()
 _STACKS: dict[tuple[int, str], _Stack] = {}
 
 
-@contextmanager
-def stand_in(owner: Any, name: str, make: Make) -> Iterator[None]:
+class stand_in:  # a recording enters a dozen of these: a generator would take as long as a small model
     """`make(original)` instead of `owner.name`, for calls from this thread."""
-    key = (id(owner), name)
-    layer = (make, threading.get_ident())
-    with _LOCK:
-        stack = _STACKS.setdefault(key, _Stack(owner, name))
-        stack.layers.append(layer)
-        stack.rebuild()
-    try:
-        yield
-    finally:
+
+    __slots__ = ("key", "layer", "owner", "stack")
+
+    def __init__(self, owner: Any, name: str, make: Make) -> None:
+        self.owner, self.key = owner, (id(owner), name)
+        self.layer = (make, threading.get_ident())
+
+    def __enter__(self) -> None:
         with _LOCK:
-            stack.layers.remove(layer)
-            stack.rebuild()
-            if not stack.layers:
-                del _STACKS[key]
+            found = _STACKS.get(self.key)
+            if found is None:
+                found = _STACKS[self.key] = _Stack(self.owner, self.key[1])
+            self.stack = found
+            found.layers.append(self.layer)
+            found.rebuild()
+
+    def __exit__(self, *exception: object) -> None:
+        with _LOCK:
+            self.stack.layers.remove(self.layer)
+            self.stack.rebuild()
+            if not self.stack.layers:
+                del _STACKS[self.key]
 
 
 def _for_one_thread(wrapped: Callable[..., Any], inner: Callable[..., Any], thread: int) -> Callable[..., Any]:

@@ -83,9 +83,7 @@ class TapeLinear:
         recording.watch_everything()
         with compat.unseen(), compat.reopened(recording.tape):
             rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
-            return [
-                None if column[0] is None else recording.lift(tf.stack(column)) for column in zip(*rows, strict=True)
-            ]
+            return [None if column[0] is None else recording.lift(tf.stack(column)) for column in zip(*rows, strict=True)]
 
     # ---------------------------------------------------------------- columns
 

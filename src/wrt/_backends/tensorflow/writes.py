@@ -14,9 +14,7 @@ import numpy as np
 from wrt._core.index import Positions, row_major
 from wrt._core.where import Spot
 
-SCATTERS = frozenset(
-    {"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"}
-)
+SCATTERS = frozenset({"TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMax", "TensorScatterMin"})
 ROWS = frozenset({"InplaceUpdate", "InplaceAdd", "InplaceSub"})
 SLICES = frozenset({"TensorStridedSliceUpdate"})
 UPDATES = SCATTERS | ROWS | SLICES

@@ -21,7 +21,7 @@ def test_a_click_in_the_demos_page_shows_the_slopes_of_its_network(opened: Any, 
         model = closing._network()
         closing._train(model)
     model = model.double()
-    picture = closing._draw(0, 0.0, torch)[None, None].double()
+    picture = closing._draw(0, torch)[None, None].double()
     step = 1e-6
     for place in [(0, 0, 12, 12), (0, 0, 5, 12), (0, 0, 0, 0), (0, 0, 18, 7), (0, 0, 23, 23)]:
         move = torch.zeros_like(picture)

@@ -33,7 +33,7 @@ def test_a_row_of_the_page_agrees_with_finite_differences(told: str, tmp_path: P
         model = closing._network()
         closing._train(model)
     model = model.double()
-    picture = closing._draw(0, 0.0, torch)[None, None].double()
+    picture = closing._draw(0, torch)[None, None].double()
     step = 1e-5
     for i, j in [(12, 12), (5, 12), (0, 0), (18, 7)]:
         moved = picture.clone()

@@ -100,13 +100,17 @@ class Carried:
         self._add(found, size, y, x)
 
     def choose(self, sources: list[tuple[str, Handle]]) -> None:
-        """The output and every layer by the input: all rows where small, otherwise rows spread over it."""
+        """The output and every layer by the input: all rows where small, otherwise rows spread over it.
+
+        Nobody asked for the most that fits: half of the room is left to the values, or unused.
+        """
         started = time.monotonic()
+        room = (self.limit - self.used) // 2 + self.used
         for y in self._places():
             for x in sources:
                 if y[0] == x[0] or (self._matrices and time.monotonic() - started > SECONDS):
                     continue
-                self._offer(y, x, (self.limit - self.used) // (2 if not self._matrices else 4))
+                self._offer(y, x, (room - self.used) // (1 if not self._matrices else 4))
 
     def _places(self) -> list[tuple[str, Handle]]:
         """The target first, then what the layers gave, the last one first."""
@@ -202,12 +206,16 @@ class Carried:
         }
 
     def _note(self) -> str:
-        return f"a saved page: it carries {'; '.join(self.pairs) or 'no derivatives'}. A live one answers every click: t.show()"
+        return f"a saved page: it carries {self._listed(3)}. A live one answers every click: t.show()"
+
+    def _listed(self, most: int) -> str:
+        more = len(self.pairs) - most
+        return "; ".join([*self.pairs[:most], *([f"{more} more"] if more > 0 else [])]) or "no derivatives"
 
     def words(self, size: int) -> str:
         told = f"{size / 1e6:.1f} MB of {self.limit / 1e6:g} MB"
         values = f"{sum(one['data'] is not None for one in self._tensors.values())} values"
-        return f"{told}, {values}, {'; '.join(self.pairs) or 'no derivatives'}"
+        return f"{told}, {values}, {self._listed(6)}"
 
     def too_large(self, what: str, size: int) -> TooLarge:
         return TooLarge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ def run() -> wrt.Trace:
         torch.manual_seed(0)
         model = _network()
         _train(model)
-        picture = _draw(0, 0.0, torch)[None, None]
-    return wrt.trace(model.double(), picture.double(), values=True)
+        picture = _draw(0, torch)[None, None]
+    model = model.double()
+    return wrt.trace(lambda x: model(wrt.tap("picture", x)), picture.double(), values=True)
 
 
 def _network() -> Any:
@@ -58,29 +60,32 @@ def _network() -> Any:
     return Shapes()
 
 
-def _draw(shape: int, shift: float, torch: Any) -> Any:
+def _draw(shape: int, torch: Any, *, shift: float = 0.0, turn: float = 0.0, size: float = 0.55) -> Any:
     """A ring, a cross or stripes, as numbers between 0 and 1."""
     line = torch.linspace(-1, 1, SIDE)
-    y, x = torch.meshgrid(line + shift, line - shift, indexing="ij")
+    down, right = torch.meshgrid(line + shift, line - shift, indexing="ij")
+    x = right * math.cos(turn) + down * math.sin(turn)
+    y = down * math.cos(turn) - right * math.sin(turn)
     if shape == 0:
-        far = (x**2 + y**2).sqrt() - 0.55
+        far = (x**2 + y**2).sqrt() - size
     elif shape == 1:
-        far = torch.minimum(x.abs(), y.abs()) + 0.4 * (torch.maximum(x.abs(), y.abs()) - 0.7).clamp(min=0)
+        far = torch.minimum(x.abs(), y.abs()) + 0.4 * (torch.maximum(x.abs(), y.abs()) - size - 0.2).clamp(min=0)
     else:
-        far = torch.sin(7 * (x + y)) * 0.4
+        far = torch.sin(x * 5 / size) * 0.4
     return torch.exp(-(far**2) / 0.02)
 
 
-def _train(model: Any, steps: int = 80) -> None:
-    """Enough to tell the three apart: a second or two on one core."""
+def _train(model: Any, steps: int = 120) -> None:
+    """Enough to tell the three apart, wherever and however turned they are: a second or two on one core."""
     import torch
 
     best = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
         labels = torch.randint(0, len(SHAPES), (24,))
-        shifts = 0.3 * torch.randn(24)
-        pictures = torch.stack([_draw(int(k), float(s), torch) for k, s in zip(labels, shifts)])[:, None]
-        noisy = pictures + 0.1 * torch.randn_like(pictures)
+        moves = torch.randn(24, 3).mul(torch.tensor([0.15, 3.0, 0.08])).tolist()
+        drawn = [_draw(int(k), torch, shift=s, turn=t, size=0.55 + z) for k, (s, t, z) in zip(labels, moves)]
+        pictures = torch.stack(drawn)[:, None]
+        noisy = pictures + 0.15 * torch.randn_like(pictures)
         loss = torch.nn.functional.cross_entropy(model(noisy), labels)
         best.zero_grad()
         loss.backward()

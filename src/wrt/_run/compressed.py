@@ -14,7 +14,9 @@ from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
 from wrt._core.value import Value
+from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs, verdict
+from wrt._run.heap import give_back
 from wrt._run.sweeps import FEW, Sweeps
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Passes:
 
     def dense(self) -> Array:
         """The (m, n) Jacobian, every entry where it belongs and exact zeros elsewhere."""
+        give_back(self.ask)
         arrays, compression = self.ask.y.record.backend.arrays, self.plan.compression
         like = self.ask.x.values[0]
         if "places" not in self.plan.kept:
@@ -115,7 +118,9 @@ def sweep_compressed(
         return None
     if found is None or expected is None:
         return None
-    return Passes(ask, plan, found, _compare(ask, plan, found, expected))
+    passes = Passes(ask, plan, found, _compare(ask, plan, found, expected))
+    _slim(ask, plan)
+    return passes
 
 
 def probe(ask: Ask) -> Array:
@@ -175,6 +180,13 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certi
     if held.tolerance == math.inf:
         return Certificate("probe", math.inf, tolerance, "no finite entry to compare")
     return Certificate("probe", held.residual, tolerance, finite=held.finite)
+
+
+def _slim(ask: Ask, plan: Compressed) -> None:
+    """Indices that only the proof needed stay for the next time, but not beside a large answer that they rival."""
+    if answer_bytes(ask) >= SMALL and 8 * plan.passes * plan.compression.width > answer_bytes(ask) // 16:
+        for name in ("columns", "weights", "free"):
+            plan.kept.pop(name, None)
 
 
 def _by_column(ask: Ask, plan: Compressed, weighted: Array) -> Array:

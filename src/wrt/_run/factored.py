@@ -16,6 +16,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
 from wrt._run.certify import seed_of, signs, verdict
 from wrt._run.columns import pull_columns
+from wrt._run.heap import give_back
 
 Solve = Callable[[Ask, Report], Array | None]
 """A factor of the product: the (m, n) block of a smaller question."""
@@ -31,6 +32,7 @@ class Factors:
     certificate: Certificate
 
     def dense(self) -> Array:
+        give_back(self.ask)
         return self.ask.y.record.backend.arrays.matmul(self.last, self.first)
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.browser.glass import STORE
+from tests.browser.glass import STORE, Glass
 from tests.browser.runs import jacobian, picture, slow
 
 
@@ -61,6 +61,7 @@ def test_long_work_says_how_far_it_is_and_can_be_cancelled(opened: Any) -> None:
         before = page.values
         page.page.get_by_text("dependence map").click()
         page.page.wait_for_selector(".wrt-progress")
+        page.until("/\\d%/.test(document.querySelector('.wrt-progress')?.innerText)")  # how far it is
         page.page.locator(".wrt-progress button").click()
         page.until(f"!{STORE}.busy.value && !{STORE}.progress.value")
         assert page.page.locator(".wrt-matrix").count() == 0
@@ -105,3 +106,29 @@ def test_a_phone_shows_everything_in_one_column(run: Any, opened: Any) -> None:
         page.click("target", 0, 1)
         assert page.view["at"] == [0, 1]
         page.page.close()
+
+
+def test_fingers_tap_and_pinch(run: Any, chromium: Any, built: None) -> None:
+    context = chromium.new_context(viewport={"width": 393, "height": 727}, has_touch=True, is_mobile=True)
+    with run[2].show(browser=False, wait=False) as live:
+        tab = context.new_page()
+        tab.goto(live.url)
+        page = Glass(tab)
+        page.heat("target").tap(position=page.spot("target", (0, 0)))
+        assert page.settled().view["at"] == [0, 0]
+        box = page.heat("source").bounding_box()
+        x, y = box["x"] + box["width"] / 2, min(box["y"] + 60, 640)
+        fingers = context.new_cdp_session(tab)
+
+        def move(kind: str, *places: tuple[float, float]) -> None:
+            points = [{"x": left, "y": top} for left, top in places]
+            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        move("touchStart", (x - 20, y), (x + 20, y))
+        for k in range(1, 10):
+            move("touchMove", (x - 20 - 8 * k, y), (x + 20 + 8 * k, y))
+        move("touchEnd")
+        page.until("document.querySelector('[data-role=source] .wrt-heat').classList.contains('wrt-hand')")  # zoomed in
+        assert page.view["from"] is None  # and nothing was selected by it
+        tab.close()
+    context.close()

@@ -46,8 +46,9 @@ export function listTrail() {
 }
 
 export function browserTrail(keep, fallback = listTrail()) {
-  let at = 0;
-  let last = 0;
+  // A reloaded page stands in the middle of its own history; how far forward it reaches, browsers do not tell.
+  let at = window.history.state?.wrt ?? 0;
+  let last = at;
   const onPop = (event) => {
     at = event.state?.wrt ?? 0;
     const view = fromFragment(window.location.hash);

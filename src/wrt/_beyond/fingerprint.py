@@ -45,7 +45,7 @@ class _Reader:
             self.feed((one.framework, one.kind, one.dtype, one.numbers))
         elif isinstance(one, np.ndarray) and one.dtype.kind != "O":
             self.digest.update(f"{one.dtype.str}{one.shape}".encode())
-            self.digest.update(np.ascontiguousarray(one).reshape(-1).view(np.uint8))
+            self.digest.update(np.ascontiguousarray(one).reshape(-1).view(np.uint8).data)
         elif isinstance(one, (list, tuple, set, frozenset, Mapping)):
             self._contents(one)
         elif isinstance(one, (FunctionType, CodeType, type, ModuleType, BuiltinFunctionType)):

@@ -20,7 +20,10 @@ from wrt._run.options import current, options
 from wrt.errors import CannotTravel
 
 BUDGET = 2**29
-"""Bytes that a process keeps of a structure or of factors to answer blocks from; the same everywhere: it decides bits."""
+"""Bytes that a process may keep of a structure or of factors to answer blocks from.
+
+It decides how a block is computed, and so its last bits: an answer on disk goes on with the budget it was begun with.
+"""
 
 _SOLVERS: OrderedDict[Any, Solver] = OrderedDict()
 KEPT = 4
@@ -30,9 +33,10 @@ SEED = 9
 class Recipe:
     """A question about a model: plain data, the same in every process."""
 
-    def __init__(self, model: Model, question: Question) -> None:
+    def __init__(self, model: Model, question: Question, budget: int) -> None:
         self.model = model
         self.question = question
+        self.budget = budget
         self.token = fingerprint(model.token, *question.key[:4], repr(question.options))
 
     @property
@@ -54,9 +58,9 @@ class Recipe:
 
     def solver(self) -> Solver:
         run = self.model.trace()
-        key = (self.token, id(run))
+        key = (self.token, self.budget, id(run))
         if key not in _SOLVERS:
-            _SOLVERS[key] = Solver(self.question.asked(run._one), BUDGET)
+            _SOLVERS[key] = Solver(self.question.asked(run._one), self.budget)
             while len(_SOLVERS) > KEPT:
                 _SOLVERS.popitem(last=False)
         return _SOLVERS[key]
@@ -68,11 +72,11 @@ class Recipe:
 class Live:
     """A question about tensors that are alive in this process: any thread of it may answer, no other process can."""
 
-    def __init__(self, derivative: Derivative) -> None:
+    def __init__(self, derivative: Derivative, budget: int) -> None:
         self.options = current()
         self.token = f"live-{id(derivative):x}-{np.random.default_rng().integers(2**62):x}"
         self._asked = derivative
-        self._solver = Solver(derivative, BUDGET)
+        self._solver = Solver(derivative, budget)
 
     @property
     def identity(self) -> str:
@@ -105,10 +109,10 @@ class Live:
 Source = Recipe | Live
 
 
-def source_of(derivative: Derivative) -> Source:
+def source_of(derivative: Derivative, budget: int = BUDGET) -> Source:
     """Where the blocks of a derivative come from."""
     model = model_of(plain(derivative)._y.record)
-    return Live(derivative) if model is None else Recipe(model, Question.of(derivative))
+    return Live(derivative, budget) if model is None else Recipe(model, Question.of(derivative), budget)
 
 
 def cannot_travel() -> CannotTravel:

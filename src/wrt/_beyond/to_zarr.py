@@ -10,15 +10,17 @@ from wrt._beyond.crew import Note, noted, perform, refuse_unfinished
 from wrt._beyond.dask_array import bounds_of, region_of
 from wrt._beyond.grid import TARGET, Grid, grid_of
 from wrt._beyond.question import numpy_dtype
-from wrt._beyond.source import Source, source_of
+from wrt._beyond.source import BUDGET, Source, source_of
 from wrt._beyond.sparse_store import write_csr
 from wrt._beyond.store import Store, written
 from wrt._beyond.stored import Stored
 from wrt._notation.derivative import Derivative
+from wrt._run.chunk import chunk_bytes
 from wrt.errors import WrongQuery
 
 Layout = Literal["dense", "csr"]
-COPIES = 5  # of a block that are alive at once: swept, checked, encoded, on its way to the disk
+COPIES = 3  # of a block that are alive at once: swept, encoded, on its way to the disk
+LAYERS = 10  # of one call of the engine: its seeds and what the operations on the way hold (measured)
 
 
 def to_zarr(
@@ -32,13 +34,16 @@ def to_zarr(
         raise WrongQuery(
             "J.T.to_zarr(...)", "blocks are written in the order y, then x", "write J.to_zarr(path), and read it transposed"
         )
-    source, store = source_of(derivative), Store.at(path)
+    store = Store.at(path)
+    known = store.known() if layout == "dense" else None
+    source = source_of(derivative, _budget(known, memory))
     if layout == "csr":
         return write_csr(derivative, source, store)
     begun = time.perf_counter()
     with source.at_work():
-        grid, dtype = _grid(derivative, store, chunks, memory), numpy_dtype(derivative)
-    about = {"question": str(source), "y": list(derivative.rows.shape), "x": list(derivative.ask.x.shape)}
+        grid, dtype = _grid(derivative, known, chunks, memory), numpy_dtype(derivative)
+    shapes = {"y": list(derivative.rows.shape), "x": list(derivative.ask.x.shape)}
+    about = {"question": str(source), **shapes, "budget": _budget(known, memory)}
     array = store.prepared(source.identity, grid, dtype, about)
     there = store.present(array)
     missing = [bounds_of(region) for place, region in grid.regions() if place not in there]
@@ -57,12 +62,28 @@ def write_block(source: Source, store: Store, bounds: tuple[tuple[int, int], ...
     return replace(noted(), bytes=numbers.nbytes)
 
 
-def _grid(derivative: Derivative, store: Store, chunks: Any, memory: int | None) -> Grid:
+def _budget(known: Any, memory: int | None) -> int:
+    """What was kept in memory when the answer was begun; otherwise half of what may be used."""
+    held: Any = {} if known is None else known.attrs.get("wrt", {})
+    return int(held.get("budget", BUDGET if memory is None else min(BUDGET, memory // 2)))
+
+
+def _grid(derivative: Derivative, known: Any, chunks: Any, memory: int | None) -> Grid:
     """The blocks of the array that is there already, or else the ones asked for."""
-    known = store.known() if isinstance(chunks, str) else None
-    if known is not None and known.shape == derivative.shape:
+    if isinstance(chunks, str) and known is not None and known.shape == derivative.shape:
         chunks = tuple(known.chunks)
-    return grid_of(derivative, chunks, TARGET if memory is None else max(1, memory // COPIES))
+    return grid_of(derivative, chunks, TARGET if memory is None else _window(memory // 2, chunk_bytes(derivative.ask)))
+
+
+def _window(memory: int, call: int) -> int:
+    """Bytes of a block, so that its copies and one call of the engine fit.
+
+    >>> _window(60 * 2**20, 2 * 2**20) // 2**20, _window(13 * 2**20, 2 * 2**20) // 2**20
+    (13, 1)
+    """
+    if memory // (COPIES + LAYERS) <= call:  # a block is one call
+        return max(1, memory // (COPIES + LAYERS))
+    return (memory - LAYERS * call) // COPIES
 
 
 def _named(bounds: tuple[tuple[int, int], ...]) -> str:

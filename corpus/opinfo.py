@@ -1,7 +1,8 @@
 """Every operator of torch's own test database: wrt against the row loop of plain autograd.
 
 For each backward sample (float64, CPU), three random elements are asked for and compared with the engine's own row, and
-a whole Jacobian of at most 200 x 200 is asked for by rows and by columns. What may disagree stands in
+a whole Jacobian of at most 200 x 200 is asked for by rows and by columns; where the operations tell its pattern, the
+pattern must hold every nonzero. What may disagree stands in
 `exceptions.toml`, with its reason; anything else makes this program fail, and so does an exception that is not needed.
 """
 
@@ -117,6 +118,8 @@ def examine_whole(y: Any, x: Any, outcome: Outcome) -> None:
     reached = [row for row in rows if row != "no path"]
     blank = reached[0].new_zeros(reached[0].shape) if reached else None
     expected = "no path" if blank is None else torch.stack([blank if row == "no path" else row for row in rows])
+    if not isinstance(expected, str):
+        examine_pattern(y, x, expected, outcome)
     shape = (*y.shape, *x.shape)
     for way in ("pull", "push", None):
         asked: list[Any] = []
@@ -130,6 +133,32 @@ def examine_whole(y: Any, x: Any, outcome: Outcome) -> None:
             for J in asked:
                 if J.known is not None and any("disagreed" in words for words in J.known.report.fallbacks):
                     outcome.noted[f"{way or 'planned'}: the certificate disagreed, a fallback answered"] += 1
+
+
+def examine_pattern(y: Any, x: Any, expected: Any, outcome: Outcome) -> None:
+    """The pattern that the operations tell, where they do, holds every nonzero of the loop of all rows."""
+    import numpy as np
+
+    from wrt import d
+    from wrt._sparsity.compose import composed
+    from wrt.errors import WrtError
+
+    try:
+        ask = (d(y) / d(x)).ask
+    except WrtError:
+        return
+    if ask.y.record.same(ask.y, ask.x.values[0]) or not all(map(ask.y.record.has_history, (ask.y, *ask.x.values))):
+        return
+    local = ask.y.record.local_maps(ask.y, ask.x.values[0])
+    pattern = None if local is None else composed(local, np.arange(ask.m), np.arange(ask.n), most=1.0)
+    if pattern is None:
+        outcome.noted["no pattern claimed"] += 1
+        return
+    outside = (expected.reshape(ask.m, ask.n).numpy() != 0) & ~pattern.toarray()
+    if outside.any():
+        outcome.disagreed["pattern"].append(f"{int(outside.sum())} nonzeros outside of it")
+    else:
+        outcome.agreed["pattern"] += 1
 
 
 def index_of(y: Any, place: int) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from wrt._core.report import Report
 from wrt._planner import cost, warm
 from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
+from wrt._planner.strategies.colored import colored
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
 from wrt._run.chained import plan_chain, sweep_chain
@@ -29,7 +30,10 @@ from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
+from wrt._sparsity.compose import composed
 
+MANY = 256  # rows and columns from which on an irregular pattern is worth its coloring
+SPARSE = 0.15  # of a typical row that may be nonzero for it
 QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone
 
 
@@ -135,9 +139,23 @@ class Planned:
                 return
         can_push = self.flow is not None and bool(self.linear.push_rungs)
         push_cost = self.flow.push_cost if can_push and self.flow is not None else math.inf
-        better, _ = structured(self.ask, self._support, self._direct(), push_cost)
+        better, samples = structured(self.ask, self._support, self._direct(), push_cost)
         if better is not None:
             yield better
+        if samples is not None and 0 < samples.density <= SPARSE:
+            irregular = self._irregular(push_cost)
+            if irregular is not None:
+                yield irregular
+
+    def _irregular(self, push_cost: float) -> Compressed | None:
+        """Colors of the pattern that the operations on the way tell; None where one of them tells nothing."""
+        find = getattr(self.ask.y.record, "local_maps", None)
+        part = self.ask.x.parts[0]
+        if find is None or len(self.ask.x.parts) > 1 or part.into is not None or min(self.ask.m, self.ask.n) < MANY:
+            return None
+        local = find(self.ask.y, part.value)
+        pattern = None if local is None else composed(local, self.ask.rows.positions, part.elements.positions)
+        return None if pattern is None else colored(pattern, self._direct(), push_cost)
 
     def _tried(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         found = self._ran(plan, known=known)

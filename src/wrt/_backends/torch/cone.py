@@ -9,14 +9,14 @@ in none of these tables is not known to be local: None, and whole tensors are sw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 from wrt._backends.torch import compat, local
-from wrt._backends.torch.local import Box, Layer, Spot
+from wrt._backends.torch.local import Box, Layer
+from wrt._backends.torch.walk import Spot, Walk
 from wrt._core.index import Positions
 from wrt._core.value import Value
 
@@ -91,41 +91,16 @@ def cone(y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None
 
 def _layers(start: Spot, end: Spot) -> list[Layer] | None:
     """From y to x, each after everything that is computed from it; None where one is made by an unknown operation."""
-    made: dict[Spot, Layer | None] = {end: Layer(end)}
-    order: list[Layer] = []
+    seen: set[Any] = set()
 
-    def finish(spot: Spot) -> bool:
+    def make(spot: Spot, sources: list[tuple[int, Layer]]) -> Layer | None:
         layer = Layer(spot)
-        layer.sources = [
-            (k, source) for k, s in enumerate(spot[0].next_functions) if (source := made.get(s)) is not None
-        ]
-        made[spot] = layer if layer.sources else None
-        if layer.sources:
-            order.append(layer)
-        return not layer.sources or local.is_local(layer)
+        layer.sources = sources
+        first = layer.node not in seen  # two results of one operation: none of ours has two
+        seen.add(layer.node)
+        return layer if first and local.is_local(layer) else None
 
-    if not _after_sources(start, made, finish) or made.get(start) is None:
-        return None
-    return [*reversed(order), made[end]]  # type: ignore[list-item]
-
-
-def _after_sources(start: Spot, made: dict[Spot, Layer | None], finish: Callable[[Spot], bool]) -> bool:
-    """Visit every tensor after those it is made from; False as soon as one is not to be had, or at too many."""
-    outputs: dict[Any, Spot] = {}
-    stack: list[tuple[Spot, bool]] = [(start, False)]
-    while stack:
-        spot, ready = stack.pop()
-        if spot in made:
-            continue
-        if ready:
-            if not finish(spot):
-                return False
-            continue
-        if outputs.setdefault(spot[0], spot) != spot or len(outputs) > MOST_LAYERS:
-            return False  # two results of one operation: none of ours has two
-        stack.append((spot, True))
-        stack.extend((s, False) for s in spot[0].next_functions if s[0] is not None and s not in made)
-    return True
+    return Walk(make, MOST_LAYERS).run(start, end, Layer(end))
 
 
 def _joined(one: Box | None, other: Box) -> Box:

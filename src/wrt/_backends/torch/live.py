@@ -14,6 +14,7 @@ from wrt._backends.torch import compat, cuts
 from wrt._backends.torch.arrays import unit
 from wrt._backends.torch.cone import Cone, cone
 from wrt._backends.torch.hooks import hook_notes, hooks_set
+from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear, row
 from wrt._backends.torch.trusted import trusted
@@ -21,6 +22,7 @@ from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
 from wrt._core.index import Elements, Positions
+from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend
 from wrt._core.spoken import called
 from wrt._core.value import Part, Side, Value
@@ -130,6 +132,10 @@ class LiveRecord:
     def cone(self, y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
         """The patches of every layer between these rows and columns; None where the map is not known to be local."""
         return cone(y, rows, x, columns)
+
+    def local_maps(self, y: Value, x: Value) -> LocalMaps | None:
+        """Which elements meet in each operation between y and x; None where one is not known to be simple."""
+        return local_maps(y, x)
 
     def hooks(self) -> int:
         """A number that changes when a hook is put on a tensor."""

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from wrt._backends.torch.walk import Spot
 from wrt._core.index import Shape
 
-Spot = tuple[Any, int]  # a node and the number of its output: one tensor
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
 
 CONVOLUTION = "ConvolutionBackward0"
@@ -36,8 +36,7 @@ class Layer:
         self.spot = spot
         self.node = spot[0]
         self.name: str = type(self.node).__name__
-        variable = getattr(self.node, "variable", None)
-        self.shape: Shape = tuple((self.node._input_metadata[spot[1]] if variable is None else variable).shape)
+        self.shape = shape_of(spot)
         self.sources: list[tuple[int, Layer]] = []
         self.weight: torch.Tensor | None = self.node._saved_weight.detach() if self.name == CONVOLUTION else None
 
@@ -62,6 +61,11 @@ class Layer:
         axis, index = (k - 2**64 if k >= 2**63 else k for k in (self.node._saved_dim, self.node._saved_index))
         axis %= len(shape)
         return axis, index % shape[axis]
+
+
+def shape_of(spot: Spot) -> Shape:
+    variable = getattr(spot[0], "variable", None)
+    return tuple((spot[0]._input_metadata[spot[1]] if variable is None else variable).shape)
 
 
 def is_local(layer: Layer) -> bool:

@@ -1,0 +1,82 @@
+"""Irregular patterns: a mesh, gathers, a truss of finite elements; as few passes as colors, and a stray entry is found."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.planner.problems import row_loop
+from wrt import d
+
+
+def mesh(nodes, seed=0):
+    from scipy.spatial import Delaunay
+
+    triangles = Delaunay(np.random.default_rng(seed).random((nodes, 2))).simplices.astype(np.int64)
+    edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]], triangles[:, [2, 0]]])
+    return torch.from_numpy(np.unique(np.concatenate([edges, edges[:, ::-1]]), axis=0))
+
+
+EDGES = mesh(600)
+
+
+def diffusion(x):
+    gathered = torch.zeros_like(x).index_add(0, EDGES[:, 0], x[EDGES[:, 1]].sin())
+    return torch.tanh(x + 0.1 * gathered)
+
+
+def two_layers(x):
+    return diffusion(diffusion(x))
+
+
+def features(x):
+    h = x.reshape(300, 2)
+    keep = (EDGES < 300).all(1)
+    gathered = torch.zeros_like(h).index_add(0, EDGES[keep, 0], h[EDGES[keep, 1]])
+    W = torch.tensor([[1.0, 0.5], [-0.3, 2.0]], dtype=torch.float64)
+    return torch.tanh(h @ W + gathered @ W.T)
+
+
+def springs(x):
+    """Forces of springs between random pairs of points, assembled at both ends."""
+    a, b = EDGES[EDGES[:, 0] < EDGES[:, 1]].T
+    force = (x[a] - x[b]) ** 3
+    return torch.zeros_like(x).index_add(0, a, -force).index_add(0, b, force)
+
+
+MAPS = {"diffusion": diffusion, "two layers": two_layers, "features": features, "springs": springs}
+
+
+def asked(f, seed=0):
+    x = torch.randn(600, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    return f(x), x
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_lines_that_share_no_entry_travel_together(name):
+    for seed in range(2):  # cold, then warm at another x
+        y, x = asked(MAPS[name], seed)
+        J = d(y) / d(x)
+        truth = row_loop(y, x)
+        torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-12)
+        assert J.explain().strategy == "colored", J.explain()
+        assert J.explain().passes < 120
+        assert "entries a row" in J.explain().because
+    np.testing.assert_allclose((d(y) / d(x)).sparse().toarray(), truth.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_a_dependency_that_appears_later_is_found():
+    amount = {"of": 0.0}
+
+    def f(x):
+        y = diffusion(x).clone()
+        y[7] = y[7] + amount["of"] * (x[500] if amount["of"] else x[7])
+        return y
+
+    y, x = asked(f)
+    assert (d(y) / d(x)).value.isfinite().all()
+    amount["of"] = 1e-4
+    y, x = asked(f)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+    assert J.certificate
+    assert "plan of last time was wrong" in " ".join(J.explain().fallbacks)

@@ -298,6 +298,12 @@ class TensorFlowRecording:
                     self.watch(number, source)  # what is asked for has to be watched, though only now
         return TapeLinear(self, y, groups)
 
+    def row(self, y: Value, x: Value, position: int) -> Any:
+        """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
+        if not (y.dtype.is_floating and x.dtype.is_floating) or y.key.number == x.key.number or x.record is not self:
+            return None
+        return self.linear(y, (x,)).row(position)
+
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         given = {value.key.number for value in _leaves([self.inputs, self.keywords])}
         return why_unreached(self.log, self.number(y), self.number(x), given)

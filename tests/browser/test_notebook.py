@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.browser.glass import Glass
+from tests.browser.glass import STORE, Glass
 from tests.browser.runs import jacobian, picture
 
 pytest.importorskip("anywidget", reason="the page in a notebook needs anywidget")
@@ -93,6 +93,13 @@ def test_keys_outside_of_the_cell_belong_to_the_notebook(page: Glass) -> None:
     page.page.evaluate("document.activeElement.blur()")
     page.page.keyboard.press("d")
     assert page.page.locator(".wrt").get_attribute("data-theme") == before
+
+
+def test_the_focus_stays_in_the_cell_when_what_had_it_is_replaced(page: Glass) -> None:
+    page.show("head", "x", [0, 1]).click("target", 0, 0)
+    page.page.keyboard.press("x")  # in Jupyter, outside of the page, this cuts the cell
+    page.until(f"{STORE}.view.value.target === 'x' && !{STORE}.busy.value")
+    assert page.page.evaluate("Boolean(document.activeElement.closest('.wrt[data-lm-suppress-shortcuts]'))")
 
 
 def test_a_cell_can_be_taken_away(page: Glass) -> None:

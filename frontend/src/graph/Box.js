@@ -16,10 +16,13 @@ export function sizeText(size) {
 /** The end of a name says most: what its frame or function already says is left out. */
 function shown(box) {
   const { label } = box;
-  const around = modulesAround(box.parent).reverse().find((path) => label.startsWith(`${path}.`));
+  const around = modulesAround(box.parent)
+    .reverse()
+    .find((path) => label.startsWith(`${path}.`));
   const inner = around ? label.slice(around.length + 1) : label;
   if (/^\d/.test(inner)) return label; // a number alone says nothing: layers.0
-  if (around || box.module || ["module-output", "parameter", "input"].includes(box.last.kind) || label.endsWith(".input")) return inner;
+  if (around || box.module || ["module-output", "parameter", "input"].includes(box.last.kind) || label.endsWith(".input"))
+    return inner;
   return label === "__setitem__" ? "write" : label.slice(label.lastIndexOf(".") + 1);
 }
 
@@ -29,7 +32,9 @@ const binding = (box) => (box.module ? "" : (/#\d+$/.exec(box.last.name ?? "")?.
 const compact = (shape) => (shape === null ? "" : shape.length ? shape.join("×") : "1");
 
 function spoken(box, size, role) {
-  const words = [box.module ? `module ${box.module}, ${box.nodes.length} values` : `${box.label}, ${box.last.op || box.last.kind}`];
+  const words = [
+    box.module ? `module ${box.module}, ${box.nodes.length} values` : `${box.label}, ${box.last.op || box.last.kind}`,
+  ];
   if (box.last.shape) words.push(`shape ${compact(box.last.shape)}`);
   if (size) words.push(`largest gradient ${size.text}`);
   if (size?.zeros > 0) words.push(`${percent(size.zeros)} zeros`);
@@ -49,7 +54,14 @@ function news(box, size) {
 
 export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus, onKey }) {
   const seen = sizeText(size);
-  const classes = ["wrt-box", box.module && "wrt-module", box.cut && "wrt-cut", role && "wrt-role", current && "wrt-current", `wrt-${box.last.kind ?? "value"}`];
+  const classes = [
+    "wrt-box",
+    box.module && "wrt-module",
+    box.cut && "wrt-cut",
+    role && "wrt-role",
+    current && "wrt-current",
+    `wrt-${box.last.kind ?? "value"}`,
+  ];
   const wide = seen && Number.isFinite(seen.max) ? barOf(seen.max, top) : 0;
   return html`<div class=${classes.filter(Boolean).join(" ")} style=${{ transform: `translate(${at.x}px, ${at.y}px)` }}>
     ${box.module && html`<button type="button" class="wrt-unfold" aria-label=${`open module ${box.module}`} onClick=${() => onOpen(box.module)}>▸</button>`}
@@ -57,8 +69,11 @@ export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus
         onFocus=${() => onFocus(box)} onDblClick=${() => box.module && onOpen(box.module)} onKeyDown=${(event) => onKey(event, box)}>
       <span class="wrt-line"><b title=${box.last.name ?? box.label}>${shown(box)}<span class="wrt-binding">${binding(box)}</span></b><span class="wrt-shape">${compact(box.last.shape)}</span></span>
       <span class="wrt-line">${news(box, seen)}
-        ${seen && html`<span class="wrt-size" title=${`largest gradient ${seen.text}`}>
-          ${seen.zeros > 0.005 && html`<span class="wrt-zeros">${percent(seen.zeros)} zero</span>`}<span class="wrt-number">${seen.text}</span></span>`}
+        ${
+          seen &&
+          html`<span class="wrt-size" title=${`largest gradient ${seen.text}`}>
+          ${seen.zeros > 0.005 && html`<span class="wrt-zeros">${percent(seen.zeros)} zero</span>`}<span class="wrt-number">${seen.text}</span></span>`
+        }
       </span>
       <i class="wrt-bar" aria-hidden="true" style=${{ width: `${(wide * 100).toFixed(1)}%` }}></i>
     </button>

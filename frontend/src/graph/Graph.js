@@ -43,7 +43,9 @@ function useLayout(store, { whole, detail, toggled }) {
     const keep = new Set([target, source]);
     const nodes = run.order.filter((node) => way.ids.has(node.id));
     const open = openedAtFirst(nodes);
-    for (const [path, is] of toggled) if (is) open.add(path); else open.delete(path);
+    for (const [path, is] of toggled)
+      if (is) open.add(path);
+      else open.delete(path);
     return { ...placed(folded(run, way.ids, { open, keep, detail })), target, source, connected: way.connected, run };
   }, [run, target, source, whole, detail, toggled]);
 }
@@ -55,7 +57,10 @@ export function Graph({ store }) {
   const [focused, setFocused] = useState(null);
   const layout = useLayout(store, { whole, detail, toggled });
   const toggle = (path, is) => setToggled(new Map([...toggled, [path, is]]));
-  const current = layout.drawn.boxes.find(({ key }) => key === focused) ?? layout.drawn.boxes.find(({ nodes }) => nodes.some(({ id }) => id === layout.source)) ?? layout.drawn.boxes[0];
+  const current =
+    layout.drawn.boxes.find(({ key }) => key === focused) ??
+    layout.drawn.boxes.find(({ nodes }) => nodes.some(({ id }) => id === layout.source)) ??
+    layout.drawn.boxes[0];
   return html`<section class="wrt-graph" aria-label="computation">
     <header>
       <h2>computation</h2>
@@ -81,7 +86,14 @@ function Drawing({ store, layout, current, toggle, setFocused }) {
   const place = useRef(null);
   const seen = useWindow(place, layout.width, layout.height);
   const sizes = store.sizes.value;
-  const top = sizes ? Math.max(0, ...Object.values(sizes).map((size) => scalar(size.max)).filter(Number.isFinite)) : 0;
+  const top = sizes
+    ? Math.max(
+        0,
+        ...Object.values(sizes)
+          .map((size) => scalar(size.max))
+          .filter(Number.isFinite),
+      )
+    : 0;
   // A drawing a little too wide is made a little smaller, rather than scrolled in both directions.
   const scale = Math.max(0.74, Math.min(1, seen.wide / layout.width));
   const [from, to] = [(seen.top - beyond) / scale, (seen.top + seen.tall + beyond) / scale];
@@ -116,11 +128,19 @@ function Drawing({ store, layout, current, toggle, setFocused }) {
   return html`<div class="wrt-scroll" ref=${place} data-boxes=${layout.drawn.boxes.length} data-layout=${layout.ms.toFixed(1)}>
     <div class="wrt-extent" style=${{ width: `${layout.width * scale}px`, height: `${layout.height * scale}px` }}>
     <div class="wrt-canvas" style=${{ width: `${layout.width}px`, height: `${layout.height}px`, transform: `scale(${scale})` }}>
-      ${layout.frames.map((frame) => html`<div key=${frame.path} class="wrt-frame" style=${{ transform: `translate(${frame.x}px, ${frame.y}px)`, width: `${frame.width}px`, height: `${frame.height}px` }}>
-        <button type="button" aria-label=${`close module ${frame.path}`} onClick=${() => toggle(frame.path, false)}>▾ ${frame.path}</button></div>`)}
+      ${layout.frames.map(
+        (
+          frame,
+        ) => html`<div key=${frame.path} class="wrt-frame" style=${{ transform: `translate(${frame.x}px, ${frame.y}px)`, width: `${frame.width}px`, height: `${frame.height}px` }}>
+        <button type="button" aria-label=${`close module ${frame.path}`} onClick=${() => toggle(frame.path, false)}>▾ ${frame.path}</button></div>`,
+      )}
       <${Arrows} layout=${layout} arrows=${arrows} width=${layout.width} height=${Math.max(0, band.height)} top=${band.top} />
-      ${boxes.map((one) => html`<${Box} key=${one.key} box=${one} at=${layout.at.get(one.key)} size=${sizeOfBox(one, sizes)} top=${top} role=${roleOf(one, layout)}
-        current=${one === current} onOpen=${(path) => toggle(path, true)} onPick=${pick} onFocus=${() => setFocused(one.key)} onKey=${onKey} />`)}
+      ${boxes.map(
+        (
+          one,
+        ) => html`<${Box} key=${one.key} box=${one} at=${layout.at.get(one.key)} size=${sizeOfBox(one, sizes)} top=${top} role=${roleOf(one, layout)}
+        current=${one === current} onOpen=${(path) => toggle(path, true)} onPick=${pick} onFocus=${() => setFocused(one.key)} onKey=${onKey} />`,
+      )}
     </div></div>
   </div>`;
 }
@@ -139,7 +159,9 @@ function useFollow(place, layout, scale) {
 
 /** The next box up or down: the nearest in the drawing among those linked, else the next in order. */
 function neighbor(layout, one, by) {
-  const linked = layout.drawn.arrows.filter((arrow) => (by > 0 ? arrow.from : arrow.to) === one.key).map((arrow) => (by > 0 ? arrow.to : arrow.from));
+  const linked = layout.drawn.arrows
+    .filter((arrow) => (by > 0 ? arrow.from : arrow.to) === one.key)
+    .map((arrow) => (by > 0 ? arrow.to : arrow.from));
   const x = layout.at.get(one.key).x;
   const [key] = linked.sort((a, b) => Math.abs(layout.at.get(a).x - x) - Math.abs(layout.at.get(b).x - x));
   const { boxes } = layout.drawn;
@@ -147,10 +169,13 @@ function neighbor(layout, one, by) {
 }
 
 function focusOn(scroller, y, one, setFocused) {
-  if (y < scroller.scrollTop || y + box.height > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y - scroller.clientHeight / 2;
+  if (y < scroller.scrollTop || y + box.height > scroller.scrollTop + scroller.clientHeight)
+    scroller.scrollTop = y - scroller.clientHeight / 2;
   setFocused(one.key);
   // The box may be drawn only after the scroll.
-  requestAnimationFrame(() => requestAnimationFrame(() => scroller.querySelector(`[data-key="${CSS.escape(one.key)}"]`)?.focus()));
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => scroller.querySelector(`[data-key="${CSS.escape(one.key)}"]`)?.focus()),
+  );
 }
 
 /** The words of the box in focus: where it was computed, and the two ways to ask about it. */
@@ -159,7 +184,12 @@ function Details({ store, current, toggle }) {
   const node = askable(current) ?? current.last;
   const size = sizeOfBox(current, store.sizes.value);
   const place = [node.file && `${node.file}:${node.line}`, node.function].filter(Boolean).join(" in ");
-  const use = (role) => store.show(role === "target" ? { ...store.view.value, target: node.name, at: null, asks: null } : { ...store.view.value, source: node.name, from: null });
+  const use = (role) =>
+    store.show(
+      role === "target"
+        ? { ...store.view.value, target: node.name, at: null, asks: null }
+        : { ...store.view.value, source: node.name, from: null },
+    );
   return html`<div class="wrt-details">
     <p><b>${node.name ?? node.label}</b>${place && html` <span class="wrt-place">${place}</span>`}</p>
     ${node.text && html`<pre class="wrt-source">${node.text.trim()}</pre>`}

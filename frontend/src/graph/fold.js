@@ -71,6 +71,6 @@ function described(box) {
     cut,
     finding: cut?.finding ?? box.nodes.find((node) => node.finding)?.finding ?? null,
     label: box.module ?? last.label,
-    parent: box.module ? around[around.indexOf(box.module) - 1] ?? null : last.module || null,
+    parent: box.module ? (around[around.indexOf(box.module) - 1] ?? null) : last.module || null,
   };
 }

@@ -6,7 +6,8 @@ export function indexed(graph) {
   const readers = new Map(graph.nodes.map((node) => [node.id, []]));
   for (const node of graph.nodes) for (const input of node.inputs) readers.get(input)?.push(node.id);
   const byName = new Map();
-  for (const node of graph.nodes) for (const name of node.names ?? (node.name ? [node.name] : [])) if (!byName.has(name)) byName.set(name, node.id);
+  for (const node of graph.nodes)
+    for (const name of node.names ?? (node.name ? [node.name] : [])) if (!byName.has(name)) byName.set(name, node.id);
   for (const node of graph.nodes) if (node.name && !byName.has(node.label)) byName.set(node.label, node.id);
   return { ...graph, byId, readers, byName, order: inOrder(graph.nodes, byId) };
 }
@@ -47,7 +48,8 @@ function reached(start, next) {
 /** Ids on the way from source to target; all that the target was computed from when there is no way. */
 export function between(run, target, source) {
   const before = reached(target, (id) => (run.byId.get(id)?.inputs ?? []).filter((input) => run.byId.has(input)));
-  if (source === undefined || source === target || !before.has(source)) return { ids: before.add(source ?? target), connected: source === target };
+  if (source === undefined || source === target || !before.has(source))
+    return { ids: before.add(source ?? target), connected: source === target };
   const after = reached(source, (id) => run.readers.get(id) ?? []);
   const ids = new Set([...before].filter((id) => after.has(id)));
   // What a path is cut by may end in a value that nobody reads (`.item()`); it belongs to the story.

@@ -31,7 +31,8 @@ function byDagre({ boxes, arrows }) {
 function framesOf(boxes) {
   const held = new Map();
   for (const { parent } of boxes)
-    for (let path = parent; path; path = path.slice(0, Math.max(0, path.lastIndexOf(".")))) held.set(path, (held.get(path) ?? 0) + 1);
+    for (let path = parent; path; path = path.slice(0, Math.max(0, path.lastIndexOf("."))))
+      held.set(path, (held.get(path) ?? 0) + 1);
   return new Set([...held].filter(([, count]) => count > 1).map(([path]) => path));
 }
 
@@ -41,7 +42,9 @@ function within(graph, key, parent, frames) {
 }
 
 function read(graph, boxes, arrows, frames) {
-  const at = new Map(boxes.map(({ key }) => [key, { x: graph.node(key).x - box.width / 2, y: graph.node(key).y - box.height / 2 }]));
+  const at = new Map(
+    boxes.map(({ key }) => [key, { x: graph.node(key).x - box.width / 2, y: graph.node(key).y - box.height / 2 }]),
+  );
   const bends = new Map(arrows.map((arrow) => [arrow, graph.edge(arrow.from, arrow.to)?.points ?? []]));
   const rectangles = [...frames].map((path) => {
     const { x, y, width, height } = graph.node(`f${path}`);

@@ -22,8 +22,7 @@ export const pan = (camera, x, y) => ({ ...camera, left: camera.left - x / camer
 
 /** Keep some of the sheet in the window. */
 export function held(camera, sheet, width, height) {
-  const clamp = (start, shown, whole) =>
-    shown >= whole ? -(shown - whole) / 2 : Math.max(0, Math.min(whole - shown, start));
+  const clamp = (start, shown, whole) => (shown >= whole ? -(shown - whole) / 2 : Math.max(0, Math.min(whole - shown, start)));
   return {
     ...camera,
     left: clamp(camera.left, width / camera.across, sheet.columns),

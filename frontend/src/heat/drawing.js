@@ -21,8 +21,15 @@ function pool(picture, sheet, content, palette, k) {
   if (!picture.pools.has(k)) {
     const { rows, columns, data } = pooled(sheet, content.data, k);
     const flat = {
-      rows: rows * sheet.shown, columns, height: rows * sheet.shown, width: columns, shown: 1,
-      stepDown: columns, stepAcross: 1, start: () => 0, corner: () => [0, 0],
+      rows: rows * sheet.shown,
+      columns,
+      height: rows * sheet.shown,
+      width: columns,
+      shown: 1,
+      stepDown: columns,
+      stepAcross: 1,
+      start: () => 0,
+      corner: () => [0, 0],
     };
     const canvas = canvasOf(signedPicture(flat, data, content.size, palette), flat.rows, columns);
     picture.pools.set(k, { canvas, rows, columns });
@@ -33,10 +40,17 @@ function pool(picture, sheet, content, palette, k) {
 export function drawCells(context, { sheet, camera, picture, content, palette, ratio }) {
   // A little under one pixel per cell needs no shrinking by hand: the next whole factor would blur what fits.
   const k = Math.ceil(0.999 / (Math.min(camera.across, camera.down) * ratio));
-  if (content.signed && !content.under && k > 1) return drawPooled(context, sheet, camera, pool(picture, sheet, content, palette, k), k);
+  if (content.signed && !content.under && k > 1)
+    return drawPooled(context, sheet, camera, pool(picture, sheet, content, palette, k), k);
   context.imageSmoothingEnabled = !content.signed && k > 1;
   const canvas = picture.full();
-  context.drawImage(canvas, -camera.left * camera.across, -camera.top * camera.down, canvas.width * camera.across, canvas.height * camera.down);
+  context.drawImage(
+    canvas,
+    -camera.left * camera.across,
+    -camera.top * camera.down,
+    canvas.width * camera.across,
+    canvas.height * camera.down,
+  );
 }
 
 function drawPooled(context, sheet, camera, small, k) {
@@ -49,8 +63,17 @@ function drawPooled(context, sheet, camera, small, k) {
     context.beginPath();
     context.rect(x, y, sheet.width * camera.across, sheet.height * camera.down);
     context.clip();
-    context.drawImage(small.canvas, 0, plane * small.rows, small.columns, small.rows,
-      x, y, small.columns * k * camera.across, small.rows * k * camera.down);
+    context.drawImage(
+      small.canvas,
+      0,
+      plane * small.rows,
+      small.columns,
+      small.rows,
+      x,
+      y,
+      small.columns * k * camera.across,
+      small.rows * k * camera.down,
+    );
     context.restore();
   }
 }

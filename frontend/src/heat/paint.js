@@ -16,7 +16,9 @@ export function signedPicture(sheet, data, size, palette) {
         const place = data[at] * factor;
         // What is beyond the scale takes its end.
         if (place === 0) pixels[to++] = data[at] === 0 ? palette.zero : table[half];
-        else pixels[to++] = place - place !== 0 ? palette.odd : table[half + (place > half ? half : place < -half ? -half : place | 0)];
+        else
+          pixels[to++] =
+            place - place !== 0 ? palette.odd : table[half + (place > half ? half : place < -half ? -half : place | 0)];
       }
     }
   }

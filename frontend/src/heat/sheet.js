@@ -36,7 +36,15 @@ export function sheetOf(shape, given, fixed = [], aspect = 1.3) {
   const gap = shown > 1 ? Math.max(1, Math.round(Math.min(height, width) / 12)) : 0;
 
   return {
-    shape, axes, fixed, freeShape, shown, height, width, gap, tiles,
+    shape,
+    axes,
+    fixed,
+    freeShape,
+    shown,
+    height,
+    width,
+    gap,
+    tiles,
     planeShape: axes.planes.map((axis) => shape[axis]),
     stepDown: axes.down === null ? 0 : strides[axes.down],
     stepAcross: axes.across === null ? 0 : strides[axes.across],

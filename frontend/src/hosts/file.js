@@ -3,7 +3,8 @@ import { indexText, isElement } from "../data/index.js";
 import { Refused } from "./live.js";
 import { answerFrom, normsFrom, openMatrix } from "./matrix.js";
 
-const keyOf = ({ target, source, reduce }) => JSON.stringify([target.name, target.index ?? null, source.name, source.index ?? null, reduce ?? null]);
+const keyOf = ({ target, source, reduce }) =>
+  JSON.stringify([target.name, target.index ?? null, source.name, source.index ?? null, reduce ?? null]);
 
 const quoted = ({ name, index }, tensor) =>
   `d(${tensor?.python ?? `t[${JSON.stringify(name)}]`})${index?.length ? `[${indexText(index)}]` : ""}`;
@@ -29,7 +30,13 @@ function fromMatrix(saved, ask, python) {
   saved.opened ??= openMatrix(saved);
   const answer = answerFrom(saved.opened, ask.target.index, shapes.target, ask.source.index, shapes.source);
   if (answer === null) throw unsaved(python);
-  return { ...answer, ask, kind: kindOf(ask, shapes), data: { shape: answer.shape, data: answer.data }, ...evidence(saved, python) };
+  return {
+    ...answer,
+    ask,
+    kind: kindOf(ask, shapes),
+    data: { shape: answer.shape, data: answer.data },
+    ...evidence(saved, python),
+  };
 }
 
 const evidence = (saved, python) => ({
@@ -93,7 +100,8 @@ export function fileHost(run) {
     keep: {},
     ask: async (verb, args) => verbs[verb](args),
     /** Whether a map of the two tensors can be had: only from a whole matrix. */
-    maps: ({ target, source }) => (run.maps ?? []).some((one) => !one.rows && same(one, { target: { name: target }, source: { name: source } })),
+    maps: ({ target, source }) =>
+      (run.maps ?? []).some((one) => !one.rows && same(one, { target: { name: target }, source: { name: source } })),
   };
 }
 

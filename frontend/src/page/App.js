@@ -5,6 +5,7 @@ import { html } from "../html.js";
 import { pythonOf } from "../hosts/file.js";
 import { Evidence, Trouble, Why } from "./Evidence.js";
 import { Help } from "./Help.js";
+import { useKeptFocus } from "./focus.js";
 import { Matrix } from "./Matrix.js";
 import { Panel } from "./Panel.js";
 import { Question, askOf, toClipboard } from "./Question.js";
@@ -12,9 +13,11 @@ import { Question, askOf, toClipboard } from "./Question.js";
 export function App({ store, theme }) {
   const root = useRef(null);
   const [help, setHelp] = useState(false);
+  useKeptFocus(root);
   useKeys(root, store, theme, () => setHelp(true));
   const now = theme.theme.value;
-  return html`<div class="wrt" data-theme=${now} ref=${root}>
+  // Jupyter hears keys before the page does, and one of its keys deletes cells: within the page, keys are the page's.
+  return html`<div class="wrt" data-theme=${now} data-lm-suppress-shortcuts="true" tabindex="-1" ref=${root}>
     <${Head} store=${store} theme=${theme} onHelp=${() => setHelp(true)} />
     ${store.lost.value && html`<p class="wrt-lost" role="status">the program that computes does not answer; trying again</p>`}
     ${!store.view.value && !store.trouble.value && html`<p class="wrt-opening" role="status">opening the recording …</p>`}
@@ -24,11 +27,14 @@ export function App({ store, theme }) {
         <${Question} store=${store} />
         ${store.trouble.value && html`<${Trouble} lines=${store.trouble.value} />`}
         <${Why} findings=${store.findings.value} />
-        ${store.view.value && html`<div class="wrt-panels" data-stale=${store.stale.value}>
+        ${
+          store.view.value &&
+          html`<div class="wrt-panels" data-stale=${store.stale.value}>
           <${Matrix} store=${store} theme=${now} />
           <${Panel} store=${store} theme=${now} role="target" />
           <${Panel} store=${store} theme=${now} role="source" />
-        </div>`}
+        </div>`
+        }
         <${Evidence} answer=${store.answer.value} />
       </div>
     </div>
@@ -40,7 +46,8 @@ export function App({ store, theme }) {
 function Head({ store, theme, onHelp }) {
   const hello = store.hello.value;
   store.steps.value; // the trail is the browser's own: this says when to look at it again
-  const step = (by, label, sign) => html`<button type="button" aria-label=${label} title=${label} disabled=${!store.trail.can(by)} onClick=${() => store.trail.go(by)}>${sign}</button>`;
+  const step = (by, label, sign) =>
+    html`<button type="button" aria-label=${label} title=${label} disabled=${!store.trail.can(by)} onClick=${() => store.trail.go(by)}>${sign}</button>`;
   return html`<header class="wrt-head">
     <span class="wrt-mark-name">wrt</span>
     <h1>${hello?.title ?? "microscope"}</h1>
@@ -57,7 +64,8 @@ const typing = (target) => target.matches?.("input:not([type=range]), select, te
 
 function useKeys(root, store, theme, onHelp) {
   useEffect(() => {
-    const go = (role) => root.current.querySelector(`[data-role="${role}"] [tabindex="0"], [data-role="${role}"] .wrt-single`)?.focus();
+    const go = (role) =>
+      root.current.querySelector(`[data-role="${role}"] [tabindex="0"], [data-role="${role}"] .wrt-single`)?.focus();
     const view = () => store.view.value;
     const acts = {
       "?": onHelp,

@@ -10,7 +10,8 @@ import { Legend } from "./Legend.js";
 
 export function Matrix({ store, theme }) {
   const answer = store.answer.value;
-  const shown = answer?.kind === "map" ? { shape: answer.shape, data: answer.values, size: answer.size, zeros: answer.zeros } : answer?.block;
+  const shown =
+    answer?.kind === "map" ? { shape: answer.shape, data: answer.values, size: answer.size, zeros: answer.zeros } : answer?.block;
   if (!shown) return null;
   return html`<${Shown} key=${answer.kind === "map" ? "map" : "block"} store=${store} theme=${theme} shown=${shown} map=${answer.kind === "map"} />`;
 }
@@ -62,19 +63,28 @@ function Shown({ store, theme, shown, map }) {
 function Ruled({ down, across, shape: [rows, columns], children }) {
   const cell = Math.max(3, Math.min(48, 460 / rows, 620 / columns));
   const readable = cell >= 13;
-  const words = (list, side) => readable && list && html`<div class=${`wrt-ruler wrt-${side}`} aria-hidden="true">${list.map((word, i) => html`<span key=${i}>${word}</span>`)}</div>`;
+  const words = (list, side) =>
+    readable &&
+    list &&
+    html`<div class=${`wrt-ruler wrt-${side}`} aria-hidden="true">${list.map((word, i) => html`<span key=${i}>${word}</span>`)}</div>`;
   return html`<div class="wrt-ruled" style=${{ gridTemplateColumns: `auto minmax(0, ${Math.ceil(cell * columns)}px)` }}>
     ${words(across, "above")}${words(down, "beside")}<div class="wrt-sheet">${children}</div></div>`;
 }
 
 const tokenIndex = (tensor, i) => {
-  const axis = tensor.axes?.tokens ?? Math.max(0, tensor.shape.findIndex((n) => n > 1));
+  const axis =
+    tensor.axes?.tokens ??
+    Math.max(
+      0,
+      tensor.shape.findIndex((n) => n > 1),
+    );
   return tensor.shape.map((n, other) => (other === axis ? i : n === 1 ? 0 : null));
 };
 
 function Under({ hovered, shown, width, rows, columns, map }) {
   const flat = hovered.value;
-  if (flat === null) return html`<p class="wrt-readout"><span class="wrt-where">${map ? "click a row to see it over the source" : "click an entry to see it alone"}</span></p>`;
+  if (flat === null)
+    return html`<p class="wrt-readout"><span class="wrt-where">${map ? "click a row to see it over the source" : "click an entry to see it alone"}</span></p>`;
   return html`<p class="wrt-readout"><span class="wrt-where">${rows(Math.floor(flat / width))} wrt ${columns(flat % width)}</span>
     <span class="wrt-slope">${map ? "size" : "derivative"} <b>${exact(shown.data[flat])}</b></span></p>`;
 }

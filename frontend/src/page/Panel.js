@@ -13,11 +13,21 @@ import { Tokens } from "./Tokens.js";
 /** A series runs across, whichever of its axes is the long one. */
 function axesFor(tensor) {
   if (tensor.view !== "series") return tensor.axes ?? null;
-  return { ...tensor.axes, rows: null, columns: Math.max(0, tensor.shape.findIndex((n) => n > 1)) };
+  return {
+    ...tensor.axes,
+    rows: null,
+    columns: Math.max(
+      0,
+      tensor.shape.findIndex((n) => n > 1),
+    ),
+  };
 }
 
 const squareCells = ({ view }, sheet) =>
-  view === "image" || view === "planes" || view === "heat" || (view === "matrix" && sheet.rows < 2.5 * sheet.columns && sheet.columns < 2.5 * sheet.rows);
+  view === "image" ||
+  view === "planes" ||
+  view === "heat" ||
+  (view === "matrix" && sheet.rows < 2.5 * sheet.columns && sheet.columns < 2.5 * sheet.rows);
 
 /** The derivative over this tensor; what was not asked stays empty. */
 function gradientOver(answer, tensor) {
@@ -35,7 +45,8 @@ function gradientOver(answer, tensor) {
 function contentOf(tensor, gradient, answer, mode, gain) {
   const under = mode === "both" ? { values: tensor.values, low: tensor.low, high: tensor.high } : null;
   if (gradient && mode !== "values") return { data: gradient, signed: true, size: answer.size / 10 ** gain, under };
-  if (tensor.values) return { data: tensor.values, signed: false, low: tensor.low, high: tensor.high, colors: tensor.view === "image" };
+  if (tensor.values)
+    return { data: tensor.values, signed: false, low: tensor.low, high: tensor.high, colors: tensor.view === "image" };
   return { data: new Float32Array(sizeOf(tensor.shape)), signed: true, size: 0, empty: true };
 }
 
@@ -44,7 +55,8 @@ export function Panel({ store, theme, role }) {
   const view = store.view.value;
   const { hello, graph } = store;
   const names = hello.value?.[`${role}s`] ?? [];
-  const choose = (name) => store.show(role === "target" ? { ...view, target: name, at: null, asks: null } : { ...view, source: name, from: null });
+  const choose = (name) =>
+    store.show(role === "target" ? { ...view, target: name, at: null, asks: null } : { ...view, source: name, from: null });
   return html`<section class="wrt-panel" aria-label=${role} data-role=${role}>
     <header>
       <h2>${role}</h2>
@@ -75,9 +87,14 @@ function Picture({ store, theme, role, tensor }) {
 
   const select = (picked, { both = false, keyboard = false } = {}) => {
     // A pixel of a colored picture is all its channels.
-    const at = sheet.stacked ? picked.map((part, axis) => (sheet.axes.planes.includes(axis) && tensor.shape[axis] === 3 ? null : part)) : picked;
+    const at = sheet.stacked
+      ? picked.map((part, axis) => (sheet.axes.planes.includes(axis) && tensor.shape[axis] === 3 ? null : part))
+      : picked;
     const other = role === "target" ? "from" : "at";
-    store.show({ ...view, asks: null, [role === "target" ? "at" : "from"]: at, [other]: both ? view[other] : null }, { keyboard });
+    store.show(
+      { ...view, asks: null, [role === "target" ? "at" : "from"]: at, [other]: both ? view[other] : null },
+      { keyboard },
+    );
   };
   if (sizeOf(tensor.shape) === 1)
     return html`<${Single} tensor=${tensor} gradient=${gradient} index=${index} select=${select} role=${role} />`;
@@ -90,13 +107,18 @@ function Picture({ store, theme, role, tensor }) {
       canSwitch=${gradient !== null && tensor.values !== null} hand=${hand} setHand=${setHand} api=${api} role=${role} />
     <div class=${beside ? "wrt-rows" : "wrt-stack"}>
     ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index} theme=${theme} onSelect=${select} role=${role} beside=${beside} />`}
-    ${!alone && html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)} bars=${bars}
-      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} onZoom=${setZoomed} api=${api} />`}
+    ${
+      !alone &&
+      html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)} bars=${bars}
+      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} onZoom=${setZoomed} api=${api} />`
+    }
     </div>
     <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} sheet=${sheet} />
-    ${content.empty
-      ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`
-      : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} zeros=${content.signed ? answer.zeros : 0} />`}`;
+    ${
+      content.empty
+        ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`
+        : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} zeros=${content.signed ? answer.zeros : 0} />`
+    }`;
 }
 
 /** Colored pictures are one plane while their values are shown, and a plane per channel for gradients. */
@@ -118,16 +140,23 @@ function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand,
   const set = (i, at) => setFixed(fixed.map((old, k) => (k === i ? at : old)));
   const nameOf = (axis) => (axis === tensor.axes?.channel ? "channel" : axis === tensor.axes?.batch ? "sample" : `axis ${axis}`);
   return html`<div class="wrt-tools">
-    ${canSwitch && html`<div class="wrt-switch" role="group" aria-label=${`what the ${role} shows`}>
+    ${
+      canSwitch &&
+      html`<div class="wrt-switch" role="group" aria-label=${`what the ${role} shows`}>
       ${(tensor.view === "image" ? ["gradient", "both", "values"] : ["gradient", "values"]).map((one) => html`<button key=${one} type="button" aria-pressed=${mode === one} onClick=${() => setMode(one)}>${one}</button>`)}
-    </div>`}
-    ${sheet.axes.planes.map((axis, i) => tensor.shape[axis] > 1 && html`<label key=${axis} class="wrt-slider">
+    </div>`
+    }
+    ${sheet.axes.planes.map(
+      (axis, i) =>
+        tensor.shape[axis] > 1 &&
+        html`<label key=${axis} class="wrt-slider">
       <span>${nameOf(axis)}</span>
       <input type="range" min="-1" max=${tensor.shape[axis] - 1} value=${fixed[i] ?? -1} aria-label=${`${nameOf(axis)} of the ${role}`}
         aria-valuetext=${fixed[i] === null ? "all" : String(fixed[i])}
         onInput=${(event) => set(i, Number(event.currentTarget.value) < 0 ? null : Number(event.currentTarget.value))} />
       <output class="wrt-number">${fixed[i] ?? "all"}</output>
-    </label>`)}
+    </label>`,
+    )}
     <div class="wrt-zoom" role="group" aria-label=${`zoom of the ${role}`}>
       <button type="button" aria-label="zoom in" onClick=${() => api.current?.zoom(1.6)}>+</button>
       <button type="button" aria-label="zoom out" onClick=${() => api.current?.zoom(1 / 1.6)}>−</button>
@@ -145,7 +174,8 @@ function Readout({ hovered, tensor, gradient, index, sheet }) {
     return html`<p class="wrt-readout"><span class="wrt-where">${words}</span></p>`;
   }
   const at = indexOf(flat, tensor.shape);
-  const value = (data) => (sheet.stacked ? [0, 1, 2].map((k) => exact(data[flat + sheet.start(k) - sheet.start(0)])).join("  ") : exact(data[flat]));
+  const value = (data) =>
+    sheet.stacked ? [0, 1, 2].map((k) => exact(data[flat + sheet.start(k) - sheet.start(0)])).join("  ") : exact(data[flat]);
   const word = tensor.tokens && tensor.axes?.tokens != null ? tensor.tokens[at[tensor.axes.tokens]] : null;
   return html`<p class="wrt-readout">
     <span class="wrt-where">[${indexText(at)}]${word !== null ? html` <em>${word}</em>` : null}</span>

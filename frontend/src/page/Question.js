@@ -7,17 +7,24 @@ import { html } from "../html.js";
 
 const part = (name, index) => `${name}${index?.length ? `[${indexText(index)}]` : ""}`;
 
-export const askOf = (view) => ({ target: { name: view.target, index: view.at }, source: { name: view.source, index: view.from }, reduce: null });
+export const askOf = (view) => ({
+  target: { name: view.target, index: view.at },
+  source: { name: view.source, index: view.from },
+  reduce: null,
+});
 
 /** The question as a person would say it. */
 export function inWords(view, target, source) {
   if (!target || !source) return "";
-  if (view.asks === "map") return `how much each step of ${view.target} depends on each step of ${view.source}: the size of its derivative`;
+  if (view.asks === "map")
+    return `how much each step of ${view.target} depends on each step of ${view.source}: the size of its derivative`;
   if (view.asks === "block") return `how every element of ${view.target} changes with every element of ${view.source}`;
-  if (view.at === null && view.from === null) return `click an element of ${view.target} to see what it depends on, or one of ${view.source} to see what it changes`;
+  if (view.at === null && view.from === null)
+    return `click an element of ${view.target} to see what it depends on, or one of ${view.source} to see what it changes`;
   const y = part(view.target, view.at);
   const x = part(view.source, view.from);
-  if (view.at === null) return `how each element of ${view.target} changes with ${isElement(view.from, source.shape) ? x : `the elements of ${x}, together`}`;
+  if (view.at === null)
+    return `how each element of ${view.target} changes with ${isElement(view.from, source.shape) ? x : `the elements of ${x}, together`}`;
   const sum = isElement(view.at, target.shape) ? y : `the sum of ${y}`;
   return view.from === null ? `how ${sum} changes with each element of ${view.source}` : `how ${sum} changes with ${x}`;
 }
@@ -79,7 +86,12 @@ function Wholes({ store, view, target, source }) {
   const ask = (asks) => store.show({ ...view, at: null, from: null, asks });
   const verbs = store.hello.value?.verbs;
   const sequence = (tensor) => tensor.axes?.tokens != null || tensor.shape.filter((length) => length > 1).length === 1;
-  const maps = sequence(target) && sequence(source) && m > 1 && n > 1 && (store.host.kind === "file" ? store.host.maps?.(view) : verbs?.includes("map"));
+  const maps =
+    sequence(target) &&
+    sequence(source) &&
+    m > 1 &&
+    n > 1 &&
+    (store.host.kind === "file" ? store.host.maps?.(view) : verbs?.includes("map"));
   return html`${m > 1 && n > 1 && m * n <= 4096 && html`<button type="button" aria-pressed=${view.asks === "block"} onClick=${() => ask("block")}>all × all</button>`}
     ${maps && html`<button type="button" aria-pressed=${view.asks === "map"} onClick=${() => ask("map")}>dependence map</button>`}`;
 }

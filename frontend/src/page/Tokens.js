@@ -17,7 +17,8 @@ export function Tokens({ tensor, gradient, index, theme, onSelect, role, beside 
   const norms = gradient ? normsAlong(gradient, tensor.shape, axis) : null;
   const top = norms ? Math.max(...norms, 0) : 0;
   const whole = (k) => tensor.shape.map((_, other) => (other === axis ? k : other === tensor.axes.batch ? 0 : null));
-  const chosen = (k) => index !== null && (index[axis] === k || (Array.isArray(index[axis]) && k >= index[axis][0] && k < index[axis][1]));
+  const chosen = (k) =>
+    index !== null && (index[axis] === k || (Array.isArray(index[axis]) && k >= index[axis][0] && k < index[axis][1]));
   return html`<div class=${`wrt-tokens${beside ? " wrt-column" : ""}`} role="group" aria-label=${`tokens of the ${role}`}>
     ${words.map((word, k) => {
       const share = norms && top > 0 ? norms[k] / top : 0;

@@ -11,13 +11,20 @@ function opened(reply) {
   const data = open(reply.data);
   const block = reply.block ? open(reply.block.data ?? reply.block) : null;
   const facts = data ? summary(data.data) : { low: 0, high: 0, size: 0, zeros: 0, nonfinite: 0 };
-  return { ...reply, ...facts, values: data?.data ?? null, block: block && { shape: reply.block.shape, data: block.data, ...summary(block.data) } };
+  return {
+    ...reply,
+    ...facts,
+    values: data?.data ?? null,
+    block: block && { shape: reply.block.shape, data: block.data, ...summary(block.data) },
+  };
 }
 
 const remembered = 32; // tensors kept by the page: a walk through a large model must not fill its memory
 
 const linesOf = (error) =>
-  error instanceof Refused ? error.lines : { what: "the page met an error of its own", stands: String(error?.message ?? error), write: "" };
+  error instanceof Refused
+    ? error.lines
+    : { what: "the page met an error of its own", stands: String(error?.message ?? error), write: "" };
 
 export function createStore(host, trail) {
   const store = {
@@ -73,7 +80,10 @@ function askerOf(store) {
     running?.abort();
     const mine = (running = new AbortController());
     const options = { signal: mine.signal, onProgress: (progress) => mine === running && (store.progress.value = progress) };
-    const late = setTimeout(() => mine === running && (store.progress.value ??= { doing: "computing", share: null, left_s: null }), 200);
+    const late = setTimeout(
+      () => mine === running && (store.progress.value ??= { doing: "computing", share: null, left_s: null }),
+      200,
+    );
     try {
       const [target, source] = await Promise.all([tensor(view.target), tensor(view.source)]);
       if (mine !== running) return;
@@ -98,7 +108,8 @@ function askerOf(store) {
   function failed(error, view) {
     if (error instanceof Lost) return lost(view);
     batch(() => {
-      for (const role of ["target", "source"]) if (store.tensors[role].value?.name !== view?.[role]) store.tensors[role].value = null;
+      for (const role of ["target", "source"])
+        if (store.tensors[role].value?.name !== view?.[role]) store.tensors[role].value = null;
       store.answer.value = null;
       store.trouble.value = linesOf(error);
       store.said.value = linesOf(error).what;
@@ -167,7 +178,13 @@ const nothing = {
   write: "t = wrt.trace(model, x)",
 };
 
-const proposed = (hello) => ({ target: hello.default.target, at: hello.default.index ?? null, source: hello.default.source, from: null, asks: null });
+const proposed = (hello) => ({
+  target: hello.default.target,
+  at: hello.default.index ?? null,
+  source: hello.default.source,
+  from: null,
+  asks: null,
+});
 
 /** A view made to fit: a scalar needs no click, and a link of another run may point outside. */
 function settled(view, target, source) {
@@ -200,7 +217,12 @@ async function derivative(store, view, options) {
 
 /** The axes that a map keeps: tokens where there are some, otherwise the first that is longer than one. */
 function keptAxes(store) {
-  const axis = ({ axes, shape }) => axes?.tokens ?? Math.max(0, shape.findIndex((n) => n > 1));
+  const axis = ({ axes, shape }) =>
+    axes?.tokens ??
+    Math.max(
+      0,
+      shape.findIndex((n) => n > 1),
+    );
   return [axis(store.tensors.target.value), axis(store.tensors.source.value)];
 }
 
@@ -210,7 +232,11 @@ async function evidence(store, view, reply, options) {
   const quiet = { signal: options.signal };
   const [sizes, why] = await Promise.all([
     view.at ? store.host.ask("sizes", { target: { name: view.target, index: view.at } }, quiet).catch(() => null) : null,
-    missing ? store.host.ask("why", { target: { name: view.target, index: view.at }, source: { name: view.source, index: view.from } }, quiet).catch(() => null) : null,
+    missing
+      ? store.host
+          .ask("why", { target: { name: view.target, index: view.at }, source: { name: view.source, index: view.from } }, quiet)
+          .catch(() => null)
+      : null,
   ]);
   if (options.signal.aborted) return;
   batch(() => {

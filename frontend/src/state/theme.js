@@ -30,7 +30,9 @@ export function createTheme() {
       theme.value = theme.value === "dark" ? "light" : "dark";
       try {
         window.localStorage.setItem("wrt-theme", theme.value);
-      } catch { /* the choice lasts as long as the page */ }
+      } catch {
+        /* the choice lasts as long as the page */
+      }
     },
     close: () => dark.removeEventListener("change", follow),
   };

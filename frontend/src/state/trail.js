@@ -20,7 +20,13 @@ export function fromFragment(fragment) {
   const [at, from] = [index("at"), index("from")];
   if (at === undefined || from === undefined) return null;
   const map = words.get("map");
-  return { target: words.get("target"), at, source: words.get("source"), from, asks: map === "map" || map === "block" ? map : null };
+  return {
+    target: words.get("target"),
+    at,
+    source: words.get("source"),
+    from,
+    asks: map === "map" || map === "block" ? map : null,
+  };
 }
 
 export function listTrail() {

@@ -299,3 +299,24 @@ def test_a_write_without_gradients_is_a_new_beginning():
         y = h**2
     assert y.tolist() == [49.0, 36.0]
     assert (d(y) / d(h)).value.tolist() == [[14.0, 0.0], [0.0, 12.0]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(4).requires_grad_(),
+        lambda: (torch.rand(4) * 2 - 1).requires_grad_(),
+        lambda: torch.eye(4)[1].requires_grad_(),
+        lambda: torch.zeros(4).index_fill_(0, torch.tensor([1]), 2.0).requires_grad_(),
+        lambda: torch.zeros(3, 4).index_fill_(0, torch.tensor([1]), 2.0)[1].requires_grad_(),
+    ],
+    ids=["fresh", "computed", "a view", "written", "a view of what was written"],
+)
+def test_a_tensor_made_a_leaf_inside_the_recording_is_where_gradients_enter(make):
+    with wrt.record() as t:
+        x = make()
+        h = x * 2
+        y = (h * h).sum()
+    assert torch.equal((d(y) / d(x)).value, 8 * x.detach())
+    assert torch.equal((d(h)[1] / d(x)[1]).value, torch.tensor(2.0))
+    assert not [finding for finding in t.why() if finding.certain and finding.cause != "mask"]

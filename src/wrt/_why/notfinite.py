@@ -69,12 +69,19 @@ def value_not_finite(question: Question) -> list[Finding]:
     maker = question.evidence.graph.producer(question.y)
     if maker is None or not _is_nan(question, question.y):
         return []
-    node = _armed_at(question, maker, _is_nan)
+    node = _armed_at(question, _first_nan(question) or maker, _is_nan)
     slug, _ = _own_cause(question, node)
     words = f"{question.names[0]} is NaN: {node.op} made the first one, of numbers that were none"
     table = by_operation("breaks")
     known = key(node.op) in table or key(question.evidence.via(node)) in table
     return [question.finding(slug, node, words, certain=known)]
+
+
+def _first_nan(question: Question) -> Node | None:
+    """The first operation on the way to y whose result is known to be NaN; the numbers of many are not kept."""
+    needed = question.route.needed
+    on_the_way = (node for node in question.evidence.graph.nodes if not needed.isdisjoint(node.outputs))
+    return next((node for node in on_the_way if any(_is_nan(question, k) for k in node.outputs)), None)
 
 
 def _armed_at(question: Question, node: Node, bad: Callable[[Question, int], bool] | None = None) -> Node:

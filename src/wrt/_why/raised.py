@@ -20,7 +20,7 @@ def raised(error: BaseException) -> Findings:
     if isinstance(carried, Finding):
         return Findings((carried,), _title(error))
     for cause in causes().values():
-        if any(re.search(pattern, said) for pattern in cause.raised):
+        if any(re.search(pattern, said, re.IGNORECASE) for pattern in cause.raised):
             where = _inside_function(error.__traceback__, cause.slug) or where
             words = f"{type(error).__name__}: {said.strip().splitlines()[0][:160]}"
             found = Finding(cause.slug, cause.means, where, where is not None, words, cause.remedy.replace("{x}", "x"))

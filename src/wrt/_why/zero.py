@@ -140,6 +140,7 @@ def zero(question: Question) -> list[Finding]:
     _walk(question, walk, question.route.x, question.mask)
     found = [_flat(question, node) for node in walk.flat]
     found += [_cancel(question, node) for node in walk.cancels]
+    found.sort(key=lambda finding: finding.cause == "not_indexed")  # stable: x[0] beside the x[1] that was asked about
     if walk.stops and all(finding.cause == "not_indexed" for finding in found):
         # other elements of x go on to y; these went into something whose gradient is cut
         found = [stopped_at(question, stop) for stop in walk.stops] + found
@@ -211,6 +212,8 @@ def _flat(question: Question, node: Node) -> Finding:
     slug = table.get(key(question.evidence.via(node))) or table.get(key(node.op)) or "no_derivative"
     if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
         slug = "inplace_overwrite"
+    if slug == "dead_relu" and _is_on(question, node):
+        slug = "clamp"
     if slug == "no_derivative" and node.gradient == "custom":
         slug = "custom_backward_none"
     words = f"a nonzero gradient arrives at {node.op} and none leaves towards {question.names[1]}: its slope is zero here"
@@ -220,6 +223,13 @@ def _flat(question: Question, node: Node) -> Finding:
         return question.finding(slug, node, words, certain=False, also=("mask", "saturated"))
     known = slug != "no_derivative" or key(node.op) in table
     return question.finding(slug, node, words, certain=known)
+
+
+def _is_on(question: Question, node: Node) -> bool:
+    """A relu with an upper bound that is flat although it gives something: it is above the bound."""
+    made = question.evidence.value(node.outputs[0])
+    given = question.evidence.saved(node).get("self") if made is None else None
+    return any(numbers is not None and bool(np.all(numbers > 0)) for numbers in (made, given))
 
 
 def _by_hand(question: Question, node: Node) -> Finding | None:
@@ -240,6 +250,10 @@ def _cancel(question: Question, node: Node) -> Finding:
     if 0.0 < largest < UNDERFLOW:
         words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
         return question.finding("vanishing_chain", node, words, certain=True)
+    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    if dtypes & {"float16", "bfloat16"}:
+        words = f"what arrives at {node.op} cancels to zero, or is too small for {', '.join(sorted(dtypes))}"
+        return question.finding("low_precision", node, words, certain=False, also=("invariant_output",))
     words = f"{node.op} passes gradients back, but those that arrive from {question.names[0]} cancel to zero"
     return question.finding("invariant_output", node, words, certain=True)
 

@@ -231,6 +231,9 @@ class Listener(TorchFunctionMode):
             outputs[:] = [entries[0].number]
         else:
             self.flags.append((number, entries[0].number, tensor.requires_grad))
+            if tensor.requires_grad and tensor.is_leaf:  # from here on gradients enter at the tensor itself, not at its twin
+                entries[0].node, entries[0].output = None, 0
+                entries[0].shadow = entries[0].buffer = None
 
     # ---------------------------------------------------------------- tensors and values
 
@@ -299,7 +302,9 @@ class Listener(TorchFunctionMode):
 
     def _buffer_of_base(self, tensor: Tensor) -> Buffer | None:
         base = tensor._base
-        known = None if base is None else self.entries.get(id(base))
+        if base is None or (tensor.requires_grad and tensor.is_leaf):  # a leaf has no history but its own
+            return None
+        known = self.entries.get(id(base))
         return known.buffer if known is not None and known() is base else None
 
     def renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:

@@ -54,16 +54,17 @@ def _node(number: int, operation: Operation, listener: Any) -> Node:
         tuple(operation.outputs),
         where,
         operation.module,
-        _gradient(operation, listener),
+        _gradient(number, operation, listener),
         write,
     )
 
 
-def _gradient(operation: Operation, listener: Any) -> Gradient:
+def _gradient(number: int, operation: Operation, listener: Any) -> Gradient:
     """Whether the gradient goes where the value goes."""
     if operation.name in LEAVES_TENSORS:
         return "cut"
-    carried = [k for k in operation.inputs if _carries(listener.values[k])]
+    flagged = {value for at, value, flag in listener.flags if flag and at < number} if listener.flags else ()
+    carried = [k for k in operation.inputs if k in flagged or _carries(listener.values[k])]
     if not carried:
         return "none"
     made = [k for k in operation.outputs if k not in operation.inputs]

@@ -140,7 +140,7 @@ class TorchRecording(LiveRecord):
         if entry.buffer is not None:
             return entry.buffer if entry.buffer.writes else None
         tensor = entry()
-        if tensor is None or tensor.layout != torch.strided:
+        if tensor is None or tensor.layout != torch.strided or (tensor.requires_grad and tensor.is_leaf):
             return None
         base = tensor._base
         root = None if base is None else self.listener.entries.get(id(base))

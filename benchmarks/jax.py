@@ -82,7 +82,8 @@ def question(name: str, ask: Callable[[Any], Any], f: Network, x: Any, rivals: d
     jitted = {label: jax.jit(rival) for label, rival in rivals.items()}
     compiles = {label: timed_once(lambda rival=rival: rival(x)) for label, rival in jitted.items()}  # type: ignore[misc]
     truth = next(iter(jitted.values()))(x)
-    np.testing.assert_allclose(ask(t), truth, rtol=0, atol=1e-4 * float(jnp.abs(truth).max()))
+    allowed = 1e-4 if jax.default_backend() == "cpu" else 2e-3  # a GPU multiplies float32 with the digits of tf32
+    np.testing.assert_allclose(ask(t), truth, rtol=0, atol=allowed * float(jnp.abs(truth).max()))
     others = {label: lambda rival=rival: jax.block_until_ready(rival(x)) for label, rival in jitted.items()}
     measured = compare(name, lambda: jax.block_until_ready(ask(t)), others, **how)
     print(measured)

@@ -163,25 +163,31 @@ def copy(array: Any) -> Any:
     return lax.copy_p.bind(array)
 
 
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many are carried; JAX 0.11 keeps them as a tree."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts)), len(list(carry))
+
+
 def scan(body: Any, consts: Sequence[Any], carry: Sequence[Any], length: int) -> list[Any]:
     """A loop of fixed length over a closed jaxpr that maps a carry to the next one."""
     from jax._src.lax.control_flow import loops
 
     if not length:
         return list(carry)
-    older = {"linear": (False,) * (len(consts) + len(carry)), "_split_transpose": False}  # before JAX 0.10
+    first, many = len(consts), len(carry)
+    told: dict[str, Any] = {"linear": (False,) * (first + many), "_split_transpose": False}  # before JAX 0.10
+    told |= {"num_consts": first, "num_carry": many}  # before JAX 0.11
+    tree = getattr(loops, "ft", None)
+    if tree is not None:
+        none = tree.nones(0)
+        told["ft_in"] = tree.pack((tree.nones(first), tree.nones(many), none))
+        told["ft_out"] = tree.pack((tree.nones(many), none))
     known = signature(loops._scan_abstract_eval).parameters
-    return loops.scan_p.bind(
-        *consts,
-        *carry,
-        jaxpr=body,
-        length=length,
-        reverse=False,
-        num_consts=len(consts),
-        num_carry=len(carry),
-        unroll=1,
-        **{name: given for name, given in older.items() if name in known},
-    )
+    given = {name: one for name, one in told.items() if name in known}
+    return loops.scan_p.bind(*consts, *carry, jaxpr=body, length=length, reverse=False, unroll=1, **given)
 
 
 def evaluate(closed: Any, arrays: Sequence[Any]) -> list[Any]:

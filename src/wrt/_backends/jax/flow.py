@@ -54,7 +54,7 @@ def _body(jaxpr: Any, given: Sequence[Labels], gradient: bool) -> list[Labels]:
 
 
 def _scan(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
-    first, many = params["num_consts"], params["num_carry"]
+    first, many = compat.scan_counts(params)
     carry = list(given[first : first + many])
     while True:
         found = _jaxpr(params["jaxpr"], [*given[:first], *carry, *given[first + many :]], gradient)

@@ -94,7 +94,8 @@ class _Iterations:
     """One stand-in for each array of each iteration; what one iteration hands on is what the next one is given."""
 
     def __init__(self, op: Op) -> None:
-        jaxpr, first, many = op.params["jaxpr"].jaxpr, op.params["num_consts"], op.params["num_carry"]
+        jaxpr = op.params["jaxpr"].jaxpr
+        first, many = compat.scan_counts(op.params)
         given, handed_on = jaxpr.invars[first : first + many], jaxpr.outvars[:many]
         self._from = {a: b for a, b in zip(given, handed_on, strict=True) if not isinstance(b, compat.Literal)}
         self._known: dict[tuple[int, Any], Var] = {}

@@ -73,7 +73,8 @@ def _split(record: JaxRecord, piece: Piece, k: int) -> list[Piece]:
 def _run_pieces(record: JaxRecord, op: Op, k: int, arrays: Sequence[Any], opened: list[Env]) -> list[Any]:
     params = op.params
     length, backwards = params["length"], params["reverse"]
-    consts, carry, xs = _split_list(arrays, params["num_consts"], params["num_carry"])
+    first, many = compat.scan_counts(params)
+    consts, carry, xs = _split_list(arrays, first, many)
 
     def part(start: int, stop: int) -> tuple[int, int]:
         return (length - stop, length - start) if backwards else (start, stop)
@@ -84,13 +85,13 @@ def _run_pieces(record: JaxRecord, op: Op, k: int, arrays: Sequence[Any], opened
         low, high = part(start, stop)
         some = [x[low:high] for x in xs]
         out = op.primitive.bind(*consts, *carry, *some, **(params | {"length": stop - start}))
-        return out[: params["num_carry"]], out[params["num_carry"] :]
+        return out[:many], out[many:]
 
     carry, before = scan(carry, 0, k)
     at, _ = part(k, k + 1)
     given = [_fresh(array) for array in (*consts, *carry, *(x[at] for x in xs))]
     out = open_jaxpr(record, params["jaxpr"], given, op.source, opened)
-    carry, one = out[: params["num_carry"]], [y[None] for y in out[params["num_carry"] :]]
+    carry, one = out[:many], [y[None] for y in out[many:]]
     carry, after = scan(carry, k + 1, length)
     parts = [list(ys) for ys in (before, one, after) if len(ys)]
     stacked = zip(*(reversed(parts) if backwards else parts), strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs, verdict
 from wrt._run.heap import give_back
 from wrt._run.sweeps import FEW, Sweeps
+from wrt._run.tally import IN_THE_BATCH
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -102,6 +103,7 @@ def sweep_compressed(
     A guess is always proven, also where the user switched certificates off: without proof it would be just a guess.
     `expected` is what the engine said of the probe already.
     """
+    joined = expected is not None or (warm and plan.passes > FEW and plan.way == "pull")
     try:
         if warm and plan.passes > FEW and plan.way == "pull":  # the probe travels as one more row of the batch
             arrays = ask.y.record.backend.arrays
@@ -118,7 +120,8 @@ def sweep_compressed(
         return None
     if found is None or expected is None:
         return None
-    passes = Passes(ask, plan, found, _compare(ask, plan, found, expected))
+    held = _compare(ask, plan, found, expected)
+    passes = Passes(ask, plan, found, replace(held, probe=IN_THE_BATCH) if joined else held)
     _slim(ask, plan)
     return passes
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import compat, record, registry
+from wrt._backends.torch import compat, record, registry, sharded
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.recording import TorchRecording
@@ -48,6 +48,9 @@ class TorchBackend:
                 "the elements of a sparse tensor have no fixed positions",
                 "ask for d(tensor.values()), or make it dense with tensor.to_dense()",
             )
+        if type(obj) is not torch.Tensor:
+            sharded.refuse_parts(obj)
+            obj = sharded.as_computed(obj)
         recorded = registry.known(obj) if registry.RECORDINGS else None
         return self.live.lift(obj) if recorded is None else recorded
 
@@ -60,7 +63,7 @@ class TorchBackend:
         if isinstance(obj, torch.Tensor):
             return None
         if isinstance(obj, torch.nn.Module):
-            named = dict(obj.named_parameters())
+            named = sharded.unsharded(obj, dict(obj.named_parameters()))
             return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
         leaves, structure = pytree.tree_flatten(obj)
         if len(leaves) == 1 and leaves[0] is obj:

@@ -16,6 +16,7 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, spared
 from wrt._backends.torch.refusals import in_our_words, translated
+from wrt._backends.torch.sharded import whole
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
@@ -90,7 +91,8 @@ class TorchLinear:
 
     def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
         try:
-            return compat.batched(lambda seed: compat.pull(self.out, self.ins, seed), seeds)
+            pulled = compat.batched(lambda seed: compat.pull(self.out, self.ins, seed), seeds)
+            return [g if g is None or type(g) is Tensor else whole(g) for g in pulled]
         except Exception as error:
             raise CannotBatch(_first_line(error)) from error
 
@@ -192,7 +194,7 @@ def row(out: GradientEdge, into: GradientEdge | Tensor, seed: Tensor) -> Tensor 
 def _dense(gradient: Tensor | None) -> Tensor | None:
     """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
     if gradient is None or (gradient.layout == torch.strided and not gradient._is_zerotensor()):
-        return gradient
+        return gradient if gradient is None or type(gradient) is Tensor else whole(gradient)
     return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()
 
 

@@ -24,14 +24,18 @@ function curve(arrow, layout) {
 }
 
 export function Arrows({ layout, arrows, width, height, top }) {
-  return html`<svg class="wrt-arrows" width=${width} height=${height} viewBox=${`0 ${top} ${width} ${height}`} style=${{ top: `${top}px` }} aria-hidden="true">
+  return html`<svg class="wrt-arrows" width=${width} height=${height} viewBox=${`0 ${top} ${width} ${height}`}
+      style=${{ top: `${top}px` }} aria-hidden="true">
     ${arrows.map((arrow) => {
       const { path, end } = curve(arrow, layout);
       const key = `${arrow.from}>${arrow.to}`;
       if (!arrow.cut)
-        return html`<g key=${key}><path d=${path} class="wrt-arrow" /><path d=${`M${end.x - 3.5} ${end.y - 6}L${end.x} ${end.y - 0.5}L${end.x + 3.5} ${end.y - 6}`} class="wrt-tip" /></g>`;
+        return html`<g key=${key}><path d=${path} class="wrt-arrow" /><path
+            d=${`M${end.x - 3.5} ${end.y - 6}L${end.x} ${end.y - 0.5}L${end.x + 3.5} ${end.y - 6}`} class="wrt-tip" /></g>`;
       return html`<g key=${key} class="wrt-severed"><path d=${path} class="wrt-arrow" />
-        <path d=${`M${end.x - 9} ${end.y - 10}L${end.x + 9} ${end.y - 14}M${end.x - 9} ${end.y - 5}L${end.x + 9} ${end.y - 9}`} class="wrt-bars" /></g>`;
+        <path
+            d=${`M${end.x - 9} ${end.y - 10}L${end.x + 9} ${end.y - 14}M${end.x - 9} ${end.y - 5}L${end.x + 9} ${end.y - 9}`}
+            class="wrt-bars" /></g>`;
     })}
   </svg>`;
 }

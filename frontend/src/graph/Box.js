@@ -49,7 +49,13 @@ function news(box, size) {
   if (box.cut) return html`<span class="wrt-warn">cut${box.cut.line ? ` · line ${box.cut.line}` : ""}</span>`;
   if (size?.nonfinite) return html`<span class="wrt-warn">${size.nonfinite} NaN</span>`;
   if (box.finding) return html`<span class="wrt-warn">${box.finding.cause}</span>`;
-  return html`<span class="wrt-op">${box.module ? `${box.nodes.length} ${box.nodes.length === 1 ? "value" : "values"}` : box.last.op.replace("__setitem__", "write in place") || box.last.kind}</span>`;
+  return html`<span class="wrt-op">${made(box)}</span>`;
+}
+
+/** How a value came about, or how many a module holds. */
+function made({ module, nodes, last }) {
+  if (module) return nodes.length === 1 ? "1 value" : `${nodes.length} values`;
+  return last.op.replace("__setitem__", "write in place") || last.kind;
 }
 
 export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus, onKey }) {
@@ -64,15 +70,20 @@ export function Box({ box, at, size, top, role, current, onOpen, onPick, onFocus
   ];
   const wide = seen && Number.isFinite(seen.max) ? barOf(seen.max, top) : 0;
   return html`<div class=${classes.filter(Boolean).join(" ")} style=${{ transform: `translate(${at.x}px, ${at.y}px)` }}>
-    ${box.module && html`<button type="button" class="wrt-unfold" aria-label=${`open module ${box.module}`} onClick=${() => onOpen(box.module)}>▸</button>`}
-    <button type="button" class="wrt-face" data-key=${box.key} tabindex=${current ? 0 : -1} aria-label=${spoken(box, seen, role)} onClick=${(event) => onPick(box, event.shiftKey)}
-        onFocus=${() => onFocus(box)} onDblClick=${() => box.module && onOpen(box.module)} onKeyDown=${(event) => onKey(event, box)}>
-      <span class="wrt-line"><b title=${box.last.name ?? box.label}>${shown(box)}<span class="wrt-binding">${binding(box)}</span></b><span class="wrt-shape">${compact(box.last.shape)}</span></span>
+    ${box.module && html`<button type="button" class="wrt-unfold" aria-label=${`open module ${box.module}`}
+        onClick=${() => onOpen(box.module)}>▸</button>`}
+    <button type="button" class="wrt-face" data-key=${box.key} tabindex=${current ? 0 : -1}
+        aria-label=${spoken(box, seen, role)} onClick=${(event) => onPick(box, event.shiftKey)}
+        onFocus=${() => onFocus(box)} onDblClick=${() => box.module && onOpen(box.module)}
+            onKeyDown=${(event) => onKey(event, box)}>
+      <span class="wrt-line"><b title=${box.last.name ?? box.label}>${shown(box)}<span
+          class="wrt-binding">${binding(box)}</span></b><span class="wrt-shape">${compact(box.last.shape)}</span></span>
       <span class="wrt-line">${news(box, seen)}
         ${
           seen &&
           html`<span class="wrt-size" title=${`largest gradient ${seen.text}`}>
-          ${seen.zeros > 0.005 && html`<span class="wrt-zeros">${percent(seen.zeros)} zero</span>`}<span class="wrt-number">${seen.text}</span></span>`
+          ${seen.zeros > 0.005 && html`<span class="wrt-zeros">${percent(seen.zeros)} zero</span>`}<span
+              class="wrt-number">${seen.text}</span></span>`
         }
       </span>
       <i class="wrt-bar" aria-hidden="true" style=${{ width: `${(wide * 100).toFixed(1)}%` }}></i>

@@ -64,10 +64,13 @@ export function Graph({ store }) {
   return html`<section class="wrt-graph" aria-label="computation">
     <header>
       <h2>computation</h2>
-      <button type="button" aria-pressed=${detail === "all"} title="also draw operations that have no name" onClick=${() => setDetail(detail === "all" ? "names" : "all")}>all steps</button>
-      <button type="button" aria-pressed=${whole} title="also draw what lies beside the path" onClick=${() => setWhole(!whole)}>whole run</button>
+      <button type="button" aria-pressed=${detail === "all"} title="also draw operations that have no name"
+          onClick=${() => setDetail(detail === "all" ? "names" : "all")}>all steps</button>
+      <button type="button" aria-pressed=${whole} title="also draw what lies beside the path"
+          onClick=${() => setWhole(!whole)}>whole run</button>
     </header>
-    ${!layout.connected && html`<p class="wrt-note">no path: ${store.view.value.target} was not computed from ${store.view.value.source}</p>`}
+    ${!layout.connected && html`<p
+        class="wrt-note">no path: ${store.view.value.target} was not computed from ${store.view.value.source}</p>`}
     <${Drawing} store=${store} layout=${layout} current=${current} toggle=${toggle} setFocused=${setFocused} />
     <${Details} store=${store} current=${current} toggle=${toggle} />
   </section>`;
@@ -131,15 +134,19 @@ function Drawing({ store, layout, current, toggle, setFocused }) {
       ${layout.frames.map(
         (
           frame,
-        ) => html`<div key=${frame.path} class="wrt-frame" style=${{ transform: `translate(${frame.x}px, ${frame.y}px)`, width: `${frame.width}px`, height: `${frame.height}px` }}>
-        <button type="button" aria-label=${`close module ${frame.path}`} onClick=${() => toggle(frame.path, false)}>▾ ${frame.path}</button></div>`,
+        ) => html`<div key=${frame.path} class="wrt-frame"
+            style=${{ transform: `translate(${frame.x}px, ${frame.y}px)`, width: `${frame.width}px`, height: `${frame.height}px` }}>
+        <button type="button" aria-label=${`close module ${frame.path}`}
+            onClick=${() => toggle(frame.path, false)}>▾ ${frame.path}</button></div>`,
       )}
       <${Arrows} layout=${layout} arrows=${arrows} width=${layout.width} height=${Math.max(0, band.height)} top=${band.top} />
       ${boxes.map(
         (
           one,
-        ) => html`<${Box} key=${one.key} box=${one} at=${layout.at.get(one.key)} size=${sizeOfBox(one, sizes)} top=${top} role=${roleOf(one, layout)}
-        current=${one === current} onOpen=${(path) => toggle(path, true)} onPick=${pick} onFocus=${() => setFocused(one.key)} onKey=${onKey} />`,
+        ) => html`<${Box} key=${one.key} box=${one} at=${layout.at.get(one.key)} size=${sizeOfBox(one, sizes)} top=${top}
+            role=${roleOf(one, layout)}
+        current=${one === current} onOpen=${(path) => toggle(path, true)} onPick=${pick} onFocus=${() => setFocused(one.key)}
+            onKey=${onKey} />`,
       )}
     </div></div>
   </div>`;
@@ -194,12 +201,17 @@ function Details({ store, current, toggle }) {
     <p><b>${node.name ?? node.label}</b>${place && html` <span class="wrt-place">${place}</span>`}</p>
     ${node.text && html`<pre class="wrt-source">${node.text.trim()}</pre>`}
     ${current.finding && html`<p class="wrt-warn">${current.finding.sentence}</p>`}
-    ${size && html`<p class="wrt-number">gradient max ${sizeNumber(size.max)} · mean ${sizeNumber(size.mean)} · ${size.zeros} zeros${size.nonfinite ? ` · ${size.nonfinite} not finite` : ""}</p>`}
+    ${size && html`<p class="wrt-number">${sizeWords(size)}</p>`}
     <p class="wrt-actions">
-      ${node.name && node.ask !== false && html`<button type="button" onClick=${() => use("target")}>as target</button><button type="button" onClick=${() => use("source")}>as source</button>`}
-      ${current.parent && html`<button type="button" onClick=${() => toggle(current.parent, false)}>close ${current.parent}</button>`}
+      ${node.name && node.ask !== false && html`<button type="button" onClick=${() => use("target")}>as target</button><button
+          type="button" onClick=${() => use("source")}>as source</button>`}
+      ${current.parent && html`<button type="button"
+          onClick=${() => toggle(current.parent, false)}>close ${current.parent}</button>`}
     </p>
   </div>`;
 }
 
-const sizeNumber = (v) => short(scalar(v));
+function sizeWords({ max, mean, zeros, nonfinite }) {
+  const odd = nonfinite ? ` · ${nonfinite} not finite` : "";
+  return `gradient max ${short(scalar(max))} · mean ${short(scalar(mean))} · ${zeros} zeros${odd}`;
+}

@@ -47,14 +47,16 @@ function Head({ store, theme, onHelp }) {
   const hello = store.hello.value;
   store.steps.value; // the trail is the browser's own: this says when to look at it again
   const step = (by, label, sign) =>
-    html`<button type="button" aria-label=${label} title=${label} disabled=${!store.trail.can(by)} onClick=${() => store.trail.go(by)}>${sign}</button>`;
+    html`<button type="button" aria-label=${label} title=${label} disabled=${!store.trail.can(by)}
+        onClick=${() => store.trail.go(by)}>${sign}</button>`;
   return html`<header class="wrt-head">
     <span class="wrt-mark-name">wrt</span>
     <h1>${hello?.title ?? "microscope"}</h1>
     ${hello && html`<span class="wrt-framework">${hello.framework}${hello.computes === false ? " · saved" : ""}</span>`}
     ${hello?.note && html`<span class="wrt-framework wrt-hello-note">${hello.note}</span>`}
     <nav>${step(-1, "back", "←")}${step(1, "forward", "→")}
-      <button type="button" aria-label=${`switch to ${theme.theme.value === "dark" ? "light" : "dark"}`} title="dark or light" onClick=${theme.toggle}>${theme.theme.value === "dark" ? "☀" : "☾"}</button>
+      <button type="button" aria-label=${`switch to ${theme.theme.value === "dark" ? "light" : "dark"}`} title="dark or light"
+          onClick=${theme.toggle}>${theme.theme.value === "dark" ? "☀" : "☾"}</button>
       <button type="button" aria-label="keys" title="keys (?)" onClick=${onHelp}>?</button>
     </nav>
   </header>`;

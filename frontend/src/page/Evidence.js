@@ -22,7 +22,8 @@ export function Why({ findings }) {
       ${
         finding.source_lines &&
         html`<ol class="wrt-lines">
-        ${finding.source_lines.map(({ line, text, mark }) => html`<li key=${line} value=${line} class=${mark ? "wrt-mark" : ""}><span>${line}</span><code>${text}</code></li>`)}
+        ${finding.source_lines.map(({ line, text, mark }) => html`<li key=${line} value=${line}
+            class=${mark ? "wrt-mark" : ""}><span>${line}</span><code>${text}</code></li>`)}
       </ol>`
       }
       ${(finding.evidence ?? []).map((one, k) => html`<p key=${k} class="wrt-note">${one}</p>`)}
@@ -60,7 +61,8 @@ export function Evidence({ answer }) {
     ${
       rows.length > 0 &&
       html`<details open><summary><h2>plan</h2></summary>
-      <dl>${rows.map(([key, text]) => html`<div key=${key}><dt>${key.replaceAll("_", " ")}</dt><dd>${text}</dd></div>`)}</dl></details>`
+      <dl>${rows.map(([key, text]) => html`<div
+          key=${key}><dt>${key.replaceAll("_", " ")}</dt><dd>${text}</dd></div>`)}</dl></details>`
     }
   </section>`;
 }

@@ -19,7 +19,8 @@ const keys = [
 export function Help({ onClose }) {
   const dialog = useRef(null);
   useLayoutEffect(() => dialog.current.showModal(), []);
-  return html`<dialog class="wrt-help" ref=${dialog} aria-label="keys" onClose=${onClose} onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+  return html`<dialog class="wrt-help" ref=${dialog} aria-label="keys" onClose=${onClose}
+      onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
     <h2>keys</h2>
     <dl>${keys.map(([key, words]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl>
     <button type="button" onClick=${() => dialog.current.close()}>close</button>

@@ -12,7 +12,8 @@ export function Legend({ content, theme, gain, onGain, role, sided = false, zero
       <i class="wrt-scale wrt-gray" aria-hidden="true"></i>
       <span class="wrt-number">${short(content.high)}</span>
     </div>`;
-  const band = `linear-gradient(to right, ${(sided ? shares.filter((share) => share >= 0) : shares).map((share) => palettes[theme].css(share)).join(", ")})`;
+  const colors = shares.filter((share) => !sided || share >= 0).map((share) => palettes[theme].css(share));
+  const band = `linear-gradient(to right, ${colors.join(", ")})`;
   return html`<div class="wrt-legend">
     ${zeros > 0 && html`<span class="wrt-zero"><i aria-hidden="true"></i>exactly 0</span>`}
     <span class="wrt-number">${sided ? "0" : short(-content.size)}</span>
@@ -21,7 +22,8 @@ export function Legend({ content, theme, gain, onGain, role, sided = false, zero
     <label class="wrt-gain" title="strengthen faint gradients: the ends of the scale move in">
       <span>gain</span>
       <input type="range" min="0" max="4" step="0.25" value=${gain} aria-label=${`gain of the ${role}'s color scale`}
-        aria-valuetext=${`scale ends at ${short(content.size)}`} onInput=${(event) => onGain(Number(event.currentTarget.value))} />
+        aria-valuetext=${`scale ends at ${short(content.size)}`}
+            onInput=${(event) => onGain(Number(event.currentTarget.value))} />
     </label>
   </div>`;
 }

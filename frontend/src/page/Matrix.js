@@ -13,7 +13,8 @@ export function Matrix({ store, theme }) {
   const shown =
     answer?.kind === "map" ? { shape: answer.shape, data: answer.values, size: answer.size, zeros: answer.zeros } : answer?.block;
   if (!shown) return null;
-  return html`<${Shown} key=${answer.kind === "map" ? "map" : "block"} store=${store} theme=${theme} shown=${shown} map=${answer.kind === "map"} />`;
+  return html`<${Shown} key=${answer.kind === "map" ? "map" : "block"} store=${store} theme=${theme} shown=${shown}
+      map=${answer.kind === "map"} />`;
 }
 
 /** Which element or token each row and column of the matrix stands for. */
@@ -51,11 +52,14 @@ function Shown({ store, theme, shown, map }) {
     <header><h2>${map ? "dependence map" : "block"}</h2><span class="wrt-shape">${shape.join(" × ")}</span>
       <span class="wrt-axes">down: ${view.target} · across: ${view.source}</span></header>
     <${Ruled} down=${map ? target.tokens : null} across=${map ? source.tokens : null} shape=${shape}>
-      <${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${cursor} square=${true} label=${`${map ? "dependence map" : "block"}, ${shape.join(" by ")}`}
-        onSelect=${(index, how) => (how.keyboard ? walk(index) : index.every(Number.isInteger) && pick(index))} onHover=${(flat) => (hovered.value = flat)} />
+      <${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${cursor} square=${true}
+          label=${`${map ? "dependence map" : "block"}, ${shape.join(" by ")}`}
+        onSelect=${(index, how) => (how.keyboard ? walk(index) : index.every(Number.isInteger) && pick(index))}
+            onHover=${(flat) => (hovered.value = flat)} />
     <//>
     <${Under} hovered=${hovered} shown=${shown} width=${shape[1]} rows=${rows} columns=${columns} map=${map} />
-    <${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${map ? "map" : "block"} sided=${map} zeros=${shown.zeros} />
+    <${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${map ? "map" : "block"} sided=${map}
+        zeros=${shown.zeros} />
   </section>`;
 }
 
@@ -66,7 +70,8 @@ function Ruled({ down, across, shape: [rows, columns], children }) {
   const words = (list, side) =>
     readable &&
     list &&
-    html`<div class=${`wrt-ruler wrt-${side}`} aria-hidden="true">${list.map((word, i) => html`<span key=${i}>${word}</span>`)}</div>`;
+    html`<div class=${`wrt-ruler wrt-${side}`} aria-hidden="true">${list.map((word, i) => html`<span
+        key=${i}>${word}</span>`)}</div>`;
   return html`<div class="wrt-ruled" style=${{ gridTemplateColumns: `auto minmax(0, ${Math.ceil(cell * columns)}px)` }}>
     ${words(across, "above")}${words(down, "beside")}<div class="wrt-sheet">${children}</div></div>`;
 }
@@ -84,7 +89,9 @@ const tokenIndex = (tensor, i) => {
 function Under({ hovered, shown, width, rows, columns, map }) {
   const flat = hovered.value;
   if (flat === null)
-    return html`<p class="wrt-readout"><span class="wrt-where">${map ? "click a row to see it over the source" : "click an entry to see it alone"}</span></p>`;
-  return html`<p class="wrt-readout"><span class="wrt-where">${rows(Math.floor(flat / width))} wrt ${columns(flat % width)}</span>
+    return html`<p class="wrt-readout"><span
+        class="wrt-where">${map ? "click a row to see it over the source" : "click an entry to see it alone"}</span></p>`;
+  return html`<p class="wrt-readout"><span
+      class="wrt-where">${rows(Math.floor(flat / width))} wrt ${columns(flat % width)}</span>
     <span class="wrt-slope">${map ? "size" : "derivative"} <b>${exact(shown.data[flat])}</b></span></p>`;
 }

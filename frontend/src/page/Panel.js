@@ -100,24 +100,29 @@ function Picture({ store, theme, role, tensor }) {
     return html`<${Single} tensor=${tensor} gradient=${gradient} index=${index} select=${select} role=${role} />`;
   const bars = sheet.rows === 1 && tensor.view === "series";
   const strip = tensor.tokens && tensor.axes?.tokens != null && tensor.view === "tokens";
-  const beside = strip && !zoomed && sheet.axes.down === tensor.axes.tokens && sheet.shown === 1 && sheet.rows <= 24; // words stand by their rows
+  // Words stand beside their rows while those are tall enough, and above the picture otherwise.
+  const beside = strip && !zoomed && sheet.axes.down === tensor.axes.tokens && sheet.shown === 1 && sheet.rows <= 24;
   const alone = strip && tensor.shape.filter((n) => n > 1).length === 1;
   return html`
     <${Tools} sheet=${sheet} tensor=${tensor} fixed=${fixed} setFixed=${setFixed} mode=${mode} setMode=${setMode}
       canSwitch=${gradient !== null && tensor.values !== null} hand=${hand} setHand=${setHand} api=${api} role=${role} />
     <div class=${beside ? "wrt-rows" : "wrt-stack"}>
-    ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index} theme=${theme} onSelect=${select} role=${role} beside=${beside} />`}
+    ${strip && html`<${Tokens} tensor=${tensor} gradient=${mode === "gradient" ? gradient : null} index=${index}
+        theme=${theme} onSelect=${select} role=${role} beside=${beside} />`}
     ${
       !alone &&
-      html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)} bars=${bars}
-      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select} onHover=${(flat) => (hovered.value = flat)} onZoom=${setZoomed} api=${api} />`
+      html`<${HeatMap} sheet=${sheet} content=${content} theme=${theme} index=${index} square=${squareCells(tensor, sheet)}
+          bars=${bars}
+      label=${spoken(role, tensor, index, gradient)} hand=${hand} onSelect=${select}
+          onHover=${(flat) => (hovered.value = flat)} onZoom=${setZoomed} api=${api} />`
     }
     </div>
     <${Readout} hovered=${hovered} tensor=${tensor} gradient=${gradient} index=${index} sheet=${sheet} />
     ${
       content.empty
         ? html`<p class="wrt-note">${tensor.note ?? "the values were not kept"}; elements can be clicked all the same</p>`
-        : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role} zeros=${content.signed ? answer.zeros : 0} />`
+        : html`<${Legend} content=${content} theme=${theme} gain=${gain} onGain=${setGain} role=${role}
+            zeros=${content.signed ? answer.zeros : 0} />`
     }`;
 }
 
@@ -133,7 +138,8 @@ function spoken(role, tensor, index, gradient) {
   const at = index && isElement(index, tensor.shape) ? flatOf(index, tensor.shape) : null;
   const value = at !== null && tensor.values ? `, value ${exact(tensor.values[at])}` : "";
   const slope = at !== null && gradient ? `, derivative ${exact(gradient[at])}` : "";
-  return `${role} ${tensor.name}, ${shapeText(tensor.shape)}${where}${value}${slope}. Arrow keys move, shift and arrow keys select a region.`;
+  const keys = "Arrow keys move, shift and arrow keys select a region.";
+  return `${role} ${tensor.name}, ${shapeText(tensor.shape)}${where}${value}${slope}. ${keys}`;
 }
 
 function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand, setHand, api, role }) {
@@ -143,7 +149,8 @@ function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand,
     ${
       canSwitch &&
       html`<div class="wrt-switch" role="group" aria-label=${`what the ${role} shows`}>
-      ${(tensor.view === "image" ? ["gradient", "both", "values"] : ["gradient", "values"]).map((one) => html`<button key=${one} type="button" aria-pressed=${mode === one} onClick=${() => setMode(one)}>${one}</button>`)}
+      ${(tensor.view === "image" ? ["gradient", "both", "values"] : ["gradient", "values"]).map((one) => html`<button
+          key=${one} type="button" aria-pressed=${mode === one} onClick=${() => setMode(one)}>${one}</button>`)}
     </div>`
     }
     ${sheet.axes.planes.map(
@@ -151,7 +158,8 @@ function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand,
         tensor.shape[axis] > 1 &&
         html`<label key=${axis} class="wrt-slider">
       <span>${nameOf(axis)}</span>
-      <input type="range" min="-1" max=${tensor.shape[axis] - 1} value=${fixed[i] ?? -1} aria-label=${`${nameOf(axis)} of the ${role}`}
+      <input type="range" min="-1" max=${tensor.shape[axis] - 1} value=${fixed[i] ?? -1}
+          aria-label=${`${nameOf(axis)} of the ${role}`}
         aria-valuetext=${fixed[i] === null ? "all" : String(fixed[i])}
         onInput=${(event) => set(i, Number(event.currentTarget.value) < 0 ? null : Number(event.currentTarget.value))} />
       <output class="wrt-number">${fixed[i] ?? "all"}</output>
@@ -161,7 +169,8 @@ function Tools({ sheet, tensor, fixed, setFixed, mode, setMode, canSwitch, hand,
       <button type="button" aria-label="zoom in" onClick=${() => api.current?.zoom(1.6)}>+</button>
       <button type="button" aria-label="zoom out" onClick=${() => api.current?.zoom(1 / 1.6)}>−</button>
       <button type="button" aria-label="show everything" onClick=${() => api.current?.fit()}>fit</button>
-      <button type="button" aria-pressed=${hand} title="drag moves the picture instead of selecting a region" onClick=${() => setHand(!hand)}>move</button>
+      <button type="button" aria-pressed=${hand} title="drag moves the picture instead of selecting a region"
+          onClick=${() => setHand(!hand)}>move</button>
     </div>
   </div>`;
 }
@@ -186,9 +195,11 @@ function Readout({ hovered, tensor, gradient, index, sheet }) {
 
 function Single({ tensor, gradient, index, select, role }) {
   const zero = tensor.shape.map(() => 0);
-  return html`<button type="button" class=${`wrt-single${index ? " wrt-chosen" : ""}`} onClick=${(event) => select(zero, { both: event.shiftKey })}
+  return html`<button type="button" class=${`wrt-single${index ? " wrt-chosen" : ""}`}
+      onClick=${(event) => select(zero, { both: event.shiftKey })}
       aria-label=${`${role} ${tensor.name}, one number`}>
-    ${tensor.values ? html`<span class="wrt-big">${exact(tensor.values[0])}</span>` : html`<span class="wrt-note">${tensor.note ?? "its value was not kept"}</span>`}
+    ${tensor.values ? html`<span class="wrt-big">${exact(tensor.values[0])}</span>` : html`<span
+        class="wrt-note">${tensor.note ?? "its value was not kept"}</span>`}
     ${gradient && html`<span class="wrt-slope">derivative <b>${exact(gradient[0])}</b></span>`}
   </button>
   ${tensor.nonfinite > 0 && html`<p class="wrt-note">${count(tensor.nonfinite)} not finite</p>`}`;

@@ -24,7 +24,7 @@ export function inWords(view, target, source) {
   const y = part(view.target, view.at);
   const x = part(view.source, view.from);
   if (view.at === null)
-    return `how each element of ${view.target} changes with ${isElement(view.from, source.shape) ? x : `the elements of ${x}, together`}`;
+    return `how each element of ${view.target} changes with ${isElement(view.from, source.shape) ? x : `${x}, all together`}`;
   const sum = isElement(view.at, target.shape) ? y : `the sum of ${y}`;
   return view.from === null ? `how ${sum} changes with each element of ${view.source}` : `how ${sum} changes with ${x}`;
 }
@@ -70,7 +70,8 @@ export function Question({ store }) {
     <code class="wrt-python">${python}</code>
     <div class="wrt-actions">
       <${Copy} text=${() => python} label="copy as Python" title="copy as Python (c)" said=${said} />
-      ${store.trail.link && store.hello.value?.link !== false && html`<${Copy} text=${() => store.trail.link(view)} label="copy link" title="copy a link to this view (l)" said=${said} />`}
+      ${store.trail.link && store.hello.value?.link !== false && html`<${Copy} text=${() => store.trail.link(view)}
+          label="copy link" title="copy a link to this view (l)" said=${said} />`}
       <${Wholes} store=${store} view=${view} target=${target} source=${source} />
     </div>
     <p class="wrt-words">${inWords(view, target, source)}</p>
@@ -92,8 +93,10 @@ function Wholes({ store, view, target, source }) {
     m > 1 &&
     n > 1 &&
     (store.host.kind === "file" ? store.host.maps?.(view) : verbs?.includes("map"));
-  return html`${m > 1 && n > 1 && m * n <= 4096 && html`<button type="button" aria-pressed=${view.asks === "block"} onClick=${() => ask("block")}>all × all</button>`}
-    ${maps && html`<button type="button" aria-pressed=${view.asks === "map"} onClick=${() => ask("map")}>dependence map</button>`}`;
+  return html`${m > 1 && n > 1 && m * n <= 4096 && html`<button type="button" aria-pressed=${view.asks === "block"}
+      onClick=${() => ask("block")}>all × all</button>`}
+    ${maps && html`<button type="button" aria-pressed=${view.asks === "map"}
+        onClick=${() => ask("map")}>dependence map</button>`}`;
 }
 
 function Facts({ answer }) {
@@ -117,7 +120,8 @@ function Progress({ store }) {
   const share = progress.share ?? null;
   return html`<div class="wrt-progress" role="status">
     <progress max="1" ...${share === null ? {} : { value: share }} aria-label=${progress.doing}></progress>
-    <span>${progress.doing}${share !== null ? ` · ${Math.round(share * 100)}%` : ""}${progress.left_s ? ` · ${seconds(progress.left_s)} left` : ""}</span>
+    <span>${[progress.doing, share !== null && `${Math.round(share * 100)}%`, progress.left_s && `${seconds(progress.left_s)} left`]
+      .filter(Boolean).join(" · ")}</span>
     <button type="button" onClick=${store.cancel}>cancel</button>
   </div>`;
 }

@@ -24,8 +24,10 @@ export function Tokens({ tensor, gradient, index, theme, onSelect, role, beside 
       const share = norms && top > 0 ? norms[k] / top : 0;
       const strong = theme === "dark" ? share > 0.72 : share > 0.62;
       const said = norms ? `${word}, gradient ${short(norms[k])}` : word;
-      return html`<button key=${k} type="button" class=${`wrt-token${chosen(k) ? " wrt-chosen" : ""}${strong ? " wrt-strong" : ""}`}
-          aria-label=${`token ${k}: ${said}`} aria-pressed=${chosen(k)} title=${norms ? `‖gradient‖ = ${exact(norms[k])}` : `token ${k}`}
+      return html`<button key=${k} type="button"
+          class=${`wrt-token${chosen(k) ? " wrt-chosen" : ""}${strong ? " wrt-strong" : ""}`}
+          aria-label=${`token ${k}: ${said}`} aria-pressed=${chosen(k)}
+              title=${norms ? `‖gradient‖ = ${exact(norms[k])}` : `token ${k}`}
           style=${{ backgroundColor: share > 0 ? palettes[theme].css(share) : "" /* exactly zero is paper */ }}
           onClick=${(event) => onSelect(whole(k), { both: event.shiftKey })}>${word}</button>`;
     })}

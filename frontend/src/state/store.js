@@ -154,7 +154,9 @@ function askerOf(store) {
 
   function show(view, how = {}) {
     clearTimeout(timer);
-    batch(() => ((store.busy.value = true), (store.view.value = view)));
+    running?.abort(); // nobody waits for the answer to an earlier question
+    running = null;
+    batch(() => ((store.busy.value = true), (store.progress.value = null), (store.view.value = view)));
     if (!how.keyboard) return run(view, how);
     // Holding an arrow key moves at once and asks when it rests.
     timer = setTimeout(() => run(view, how), 90);
@@ -250,5 +252,6 @@ function spoken(reply, store) {
   if (reply.values === null) return reply.finding?.sentence ?? "no gradient";
   const tensor = store.tensors[overOf(reply, view) ?? "source"].value;
   const seen = `${reply.values.length - reply.zeros} of ${reply.values.length} entries are not zero`;
-  return `${reply.python ?? "answered"}: ${seen}, over ${tensor.name}${countOf(view.at, store.tensors.target.value.shape) > 1 && view.at ? ", summed over the region" : ""}`;
+  const region = view.at !== null && countOf(view.at, store.tensors.target.value.shape) > 1;
+  return `${reply.python ?? "answered"}: ${seen}, over ${tensor.name}${region ? ", summed over the region" : ""}`;
 }

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from wrt._core.index import Elements
+from wrt._core.protocol import random_signs
+from wrt._core.report import Certificate
 from wrt._microscope import encode
 from wrt._microscope.answer import plan, report
 from wrt._microscope.encode import Numbers
 from wrt._notation.d import d
+from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
 from wrt._study.places import handle_of, narrow_places
 from wrt._study.tensors import numbers
@@ -21,13 +24,11 @@ TEXT = 4 / 3  # characters of base64 for one byte
 
 def matrix(t: Trace, y: tuple[str, Handle], x: tuple[str, Handle]) -> dict[str, Any]:
     """Rows are the flattened elements of y's selection, columns those of x; raises where there is no path."""
-    factors = _narrow(t, y[1], x[1])
-    if factors is not None:
-        left, right = factors
-        form = {"kind": "factors", "factors": {"left": encode.array(left), "right": encode.array(right)}}
-        J = d(y[1])[_first(y[1])] / d(x[1])
-        return _told(y, x, J, form)
     J = d(y[1]) / d(x[1])
+    factors = _narrow(t, y[1], x[1])
+    if factors is not None and (proof := _agree(J, *factors)):
+        left, right = (encode.array(one) for one in factors)
+        return _told(y, x, J, {"kind": "factors", "factors": {"left": left, "right": right}}) | {"certificate": str(proof)}
     rows, columns = math.prod(y[1].shape), math.prod(x[1].shape)
     dense = encode.real(numbers(J)).reshape(rows, columns)
     return _told(y, x, J, _smaller(dense))
@@ -78,13 +79,20 @@ def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
     return None
 
 
+def _agree(J: Derivative, left: Numbers, right: Numbers) -> Certificate:
+    """A random combination of rows of the product, next to one plain pull of the same combination."""
+    u = random_signs(1, left.shape[0], seed=1)
+    pulled = numbers(u.reshape(J.rows.shape) @ J).reshape(-1)
+    ours = (u @ left @ right).reshape(-1)
+    scale = float((np.abs(u) @ np.abs(left) @ np.abs(right)).max()) or 1.0
+    precision = float(np.finfo(left.dtype).eps)
+    residual = float(np.abs(ours - pulled).max()) / scale
+    return Certificate("probe", residual, 1e3 * precision * math.sqrt(max(left.shape)), probe="of the two factors")
+
+
 def _whole(handle: Handle) -> bool:
     _, elements = handle.__wrt_differential__()
     return elements.everything
-
-
-def _first(handle: Handle) -> tuple[int, ...]:
-    return (0,) * len(handle.shape)
 
 
 def _told(y: tuple[str, Handle], x: tuple[str, Handle], J: Any, form: dict[str, Any]) -> dict[str, Any]:

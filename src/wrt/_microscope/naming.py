@@ -59,13 +59,13 @@ class Names:
         """The value behind a text; None where the graph has no such value."""
         return self._number.get(name)
 
-    def _rank(self, name: str) -> tuple[bool, bool, bool]:
+    def _rank(self, name: str) -> tuple[bool, bool, bool, bool]:
         """Module paths and variables bound once, then earlier meanings of a variable, then words of wrt's.
 
         Of what went in the first name is the user's own, later ones are those of the functions it was handed to; of what
         was computed the shortest reads best.
         """
-        return name.endswith(MADE_UP), "#" in name, name not in self.modules
+        return name.endswith(MADE_UP), name.endswith("]"), "#" in name, name not in self.modules
 
 
 def quoted(name: str) -> str:

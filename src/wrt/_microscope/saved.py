@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -15,13 +16,16 @@ from wrt._core.index import Elements
 from wrt._microscope import assets, encode, matrices
 from wrt._microscope.graph import is_float, kind
 from wrt._microscope.model import Microscope
+from wrt._notation.d import d
 from wrt._notation.trace import Handle
+from wrt._study.tensors import numbers
 from wrt.errors import NotATensor, TooLarge, WrtError
 
 UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SECONDS = 15.0  # of computing that nobody asked for in particular
 SPREAD = 256  # rows of a target too large for all of them
 PASSES = 4096
+BATCHED = 4  # rows of a batch take the time of one, at least
 PLACES = 24  # layers whose derivatives are carried when nobody chose
 
 
@@ -108,9 +112,9 @@ class Carried:
         room = (self.limit - self.used) // 2 + self.used
         for y in self._places():
             for x in sources:
-                if y[0] == x[0] or (self._matrices and time.monotonic() - started > SECONDS):
-                    continue
-                self._offer(y, x, (room - self.used) // (1 if not self._matrices else 4))
+                left = SECONDS - (time.monotonic() - started)
+                if y[0] != x[0] and (left > 0 or not self._matrices):
+                    self._offer(y, x, (room - self.used) // (1 if not self._matrices else 4), max(left, 0.0) / 2)
 
     def _places(self) -> list[tuple[str, Handle]]:
         """The target first, then what the layers gave, the last one first."""
@@ -122,11 +126,14 @@ class Carried:
         names = [begin.target, *(m.names.best(k) for k in reversed(layers or made))][: PLACES + 1]
         return [(name, m.names.handle(name)) for name in dict.fromkeys(names) if name is not None]
 
-    def _offer(self, y: tuple[str, Handle], x: tuple[str, Handle], room: int) -> None:
+    def _offer(self, y: tuple[str, Handle], x: tuple[str, Handle], room: int, seconds: float) -> None:
         m = math.prod(y[1].shape)
         first = self.microscope.start.index if y[0] == self.microscope.start.target else None
         few = m <= PASSES and matrices.dense_bytes(y[1], x[1]) <= 64 * 2**20
+        most = max(1, int(BATCHED * seconds / _row_seconds(y[1], x[1])))
         for count in ([m] if few else []) + [min(m, SPREAD), min(m, 16), 1]:
+            if count > most:
+                continue
             chosen = y if count >= m else (y[0], _picked(y[1], matrices.spread(y[1].shape, count, first)))
             if count != m and matrices.dense_bytes(chosen[1], x[1]) > room:
                 continue
@@ -162,14 +169,14 @@ class Carried:
     # ---------------------------------------------------------------- numbers
 
     def tensors(self) -> None:
-        """The values themselves: both sides of every matrix, then others while there is room."""
+        """The values themselves: both sides of every matrix, then others up to half of the limit."""
         m = self.microscope
         wanted = [side["name"] for one in self._matrices for side in (one["target"], one["source"])]
         wanted += [one[side]["name"] for one in self._why for side in ("target", "source")]
-        wanted += [name for k in m.plain.tensors if (name := m.names.best(k)) is not None]
-        for name in dict.fromkeys(wanted):
+        others = [name for k in m.plain.tensors if (name := m.names.best(k)) is not None]
+        for name in dict.fromkeys(wanted + others):
             size = int(math.prod(m.names.handle(name).shape) * 8 * matrices.TEXT) + 600
-            if self.used + size > self.limit:
+            if self.used + size > (self.limit if name in wanted else self.limit // 2):
                 continue
             try:
                 self._tensors[name] = m.tensor({"name": name})
@@ -245,6 +252,16 @@ def _named(microscope: Microscope, asked: Any) -> tuple[str, Handle]:
     if name is None:
         raise NotATensor("this value has no name in the recording", "a page finds values by name", "bind it to a variable")
     return name, asked
+
+
+def _row_seconds(y: Handle, x: Handle) -> float:
+    """How long one row takes: the second one, for the first may have to be compiled."""
+    J = d(y[(0,) * len(y.shape)]) / d(x)
+    for _ in range(2):
+        started = time.perf_counter()
+        with contextlib.suppress(WrtError):
+            numbers(J[...])
+    return max(1e-5, time.perf_counter() - started)
 
 
 def _picked(handle: Handle, positions: Any) -> Handle:

@@ -10,7 +10,8 @@ import numpy as np
 
 from wrt._core.graph import Graph
 from wrt._core.value import Value
-from wrt._microscope.graph import is_float, kind, shape_and_dtype
+from wrt._microscope import encode
+from wrt._microscope.graph import base_name, is_float, kind, shape_and_dtype
 from wrt._microscope.naming import Names, ends
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
@@ -46,7 +47,7 @@ def start(t: Trace, graph: Graph, names: Names) -> Start:
     ranked = sorted(floats, key=lambda k: (k != source, k not in used, _order(graph, names, k), k))
     best = {k: str(names.best(k)) for k in floats}
     return Start(
-        title=_title(t, graph),
+        title=_title(t, graph, names),
         target=None if target is None else best[target],
         source=None if source is None else best[source],
         index=None if target is None else _first_element(names, graph, best[target], target, tokens),
@@ -163,7 +164,7 @@ def _first_element(names: Names, graph: Graph, name: str, number: int, tokens: l
     if len(shape) > 2:
         middle[0] = 0
     try:
-        data: Any = np.asarray(numbers(names.handle(name)), dtype=np.float64)
+        data: Any = encode.real(numbers(names.handle(name)))
     except WrtError:
         return middle
     if len(shape) <= 2:
@@ -174,10 +175,13 @@ def _first_element(names: Names, graph: Graph, name: str, number: int, tokens: l
     return middle
 
 
-def _title(t: Trace, graph: Graph) -> str:
-    """What ran, in the words of the code: the outermost function, otherwise its file."""
-    for node in graph:
-        if node.where is not None:
-            place = str(node.where).rpartition(":")[0]
-            return f"{node.where.function} in {place}" if node.where.function not in ("", "<module>") else place
-    return f"a run in {graph.framework}"
+def _title(t: Trace, graph: Graph, names: Names) -> str:
+    """What ran, in the words of the code: the function that was called, of a model its class; otherwise the file."""
+    for number in sorted(k for k in names.given if k is not None):
+        name = names.best(number)
+        binding = t.names[name] if name is not None and name in t.names else None
+        if binding is not None and binding.function and not binding.function.endswith("wrapper"):
+            called = binding.function.removesuffix(".forward").removesuffix(".__call__").removesuffix(".call")
+            return f"{called} in {base_name(binding.where)}"
+    place = next((node.where for node in graph if node.where is not None), None)
+    return f"a run in {graph.framework}" if place is None else base_name(place)

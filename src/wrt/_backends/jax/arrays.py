@@ -24,6 +24,7 @@ Array = Any
 # One compiled call each: an operation of JAX outside `jit` takes five times as long to set up.
 _reshape = jax.jit(jnp.reshape, static_argnums=1)
 _transpose = jax.jit(jnp.transpose)
+_all_finite = jax.jit(lambda array: jnp.isfinite(array).all())
 _take = jax.jit(partial(jnp.take, mode="clip"), static_argnums=2)
 
 
@@ -149,7 +150,9 @@ class JaxArrays:
         return [self.largest(array) for array in arrays]
 
     def all_finite(self, array: Array) -> bool:
-        return bool(self.isfinite(array).all())
+        if isinstance(array, np.ndarray) or on_cpu():
+            return bool(np.isfinite(np.asarray(array)).all())
+        return bool(_all_finite(array))  # one number comes back from the device, not all of them
 
     def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
         return jnp.asarray(target).at[at].set(source)

@@ -4,7 +4,7 @@ The convention: a fenced `python` block is run; a fenced `text` block right afte
 that prints needs one, a block that does not print has none. The blocks of a page share one namespace, in order.
 `title="train.py"` after `python` runs the block as that file, so that messages with lines in them read as there.
 
-    python -m tests._pages README.md
+    python -m tests._pages README.md docs/*.md
 """
 
 import ast
@@ -124,7 +124,7 @@ def _run(code: Fence, page: str, name: str, module: types.ModuleType) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    problems = complaints(path.read_text(), path.name)
+    paths = [Path(argument) for argument in sys.argv[1:]]
+    problems = [complaint for path in paths for complaint in complaints(path.read_text(), path.name)]
     print("\n".join(problems))
     sys.exit(bool(problems))

@@ -15,6 +15,7 @@ from tests._pages import blocks, complaints, fences, imported
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ALONE = [page for page in PAGES if page.parent.name != "causes"]  # those are many and small: tests/why runs them together
 PROGRAMS = sorted((ROOT / "docs").rglob("*.py"))
 APART = ("wrt._backends.tensorflow", "wrt._backends.jax")  # doctests that would load a second framework here
 
@@ -38,7 +39,7 @@ def succeeds(folder: Path, *arguments: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page.read_text())], ids=relative)
+@pytest.mark.parametrize("page", [page for page in ALONE if blocks(page.read_text())], ids=relative)
 def test_the_page_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     for framework in sorted(imported(page.read_text()) & set(HOME)):
         if importlib.util.find_spec(framework) is None:

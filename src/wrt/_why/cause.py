@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-import wrt._why.causes as families
+import wrt._why.causes as shelves
 
 PYTHON = frozenset(["__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__"])
 
@@ -18,12 +18,14 @@ class Cause:
     """A slug, what it means, what to write; and which operations of any framework show it.
 
     `stops` pass the value and not the gradient, `flattens` can have slope zero, `breaks` can have an infinite one.
-    `raised` are patterns of the framework's own error messages. `case` is a small program with the mistake.
+    `raised` are patterns of the framework's own error messages. `case` is a small program with the mistake, which prints
+    what `why` says; it is the page of the cause in the docs, too. `family` is the shelf it stands on there.
     """
 
     slug: str
     means: str
     remedy: str
+    family: str = ""
     stops: frozenset[str] = frozenset()
     flattens: frozenset[str] = frozenset()
     breaks: frozenset[str] = frozenset()
@@ -50,13 +52,13 @@ def key(op: str) -> str:
 
 @cache
 def causes() -> dict[str, Cause]:
-    """Every cause by its slug; two of one name are an error."""
+    """Every cause by its slug; the file of a cause is called as the cause is."""
     found: dict[str, Cause] = {}
-    for module in iter_modules(families.__path__):
-        for cause in import_module(f"{families.__name__}.{module.name}").CAUSES:
-            if cause.slug in found:
-                raise ValueError(f"two causes are called {cause.slug}")
-            found[cause.slug] = cause
+    for module in iter_modules(shelves.__path__):
+        cause: Cause = import_module(f"{shelves.__name__}.{module.name}").CAUSE
+        if cause.slug != module.name:
+            raise ValueError(f"the cause {cause.slug} stands in a file called {module.name}")
+        found[cause.slug] = cause
     return found
 
 

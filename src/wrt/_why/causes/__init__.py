@@ -1,1 +1,1 @@
-"""The causes wrt can name, one file a family. A new one is a `Cause` in a file here; nothing else has to know it."""
+"""The causes wrt can name, one file each. A new one is a file here, with its page in the docs; nothing else has to know it."""

@@ -20,9 +20,8 @@ function shown(box) {
     .reverse()
     .find((path) => label.startsWith(`${path}.`));
   const inner = around ? label.slice(around.length + 1) : label;
-  if (/^\d/.test(inner)) return label; // a number alone says nothing: layers.0
-  if (around || box.module || ["module-output", "parameter", "input"].includes(box.last.kind) || label.endsWith(".input"))
-    return inner;
+  if (/^\d|^input$/.test(inner) || label.endsWith(".input")) return label; // a number alone says nothing: layers.0
+  if (around || box.module || ["module-output", "parameter", "input"].includes(box.last.kind)) return inner;
   return label === "__setitem__" ? "write" : label.slice(label.lastIndexOf(".") + 1);
 }
 

@@ -33,6 +33,14 @@ export function Why({ findings }) {
   </section>`;
 }
 
+/** A step of a plan as a sentence: rows by pull, one by one: 1 pass. */
+function stepText({ what, way, rung, passes }) {
+  const how = [what, way && `by ${way}`].filter(Boolean).join(" ");
+  return `${[how, rung].filter(Boolean).join(", ")}: ${passes} ${passes === 1 ? "pass" : "passes"}`;
+}
+
+const isStep = (value) => value !== null && typeof value === "object" && "what" in value && "passes" in value;
+
 /** A plan is whatever `explain()` says: words and numbers, shown by their own names. */
 const worded = (value) => {
   if (value === null || value === undefined) return null;
@@ -43,6 +51,7 @@ const worded = (value) => {
           .filter(Boolean)
           .join(value.every(Number.isFinite) ? ", " : "; ")
       : null;
+  if (isStep(value)) return stepText(value);
   if (typeof value === "object")
     return Object.entries(value)
       .map(([key, inner]) => `${key.replaceAll("_", " ")} ${worded(inner) ?? "none"}`)
@@ -53,6 +62,7 @@ const worded = (value) => {
 export function Evidence({ answer }) {
   if (!answer) return null;
   const rows = Object.entries(answer.plan ?? {})
+    .filter(([key]) => key !== "certificate") // it stands above
     .map(([key, value]) => [key, worded(value)])
     .filter(([, text]) => text);
   return html`<section class="wrt-evidence" aria-label="evidence">

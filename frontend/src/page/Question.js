@@ -101,12 +101,14 @@ function Wholes({ store, view, target, source }) {
 
 function Facts({ answer }) {
   if (!answer) return null;
-  const size = answer.values?.length ?? 0;
+  const whole = answer.view.asks === "block" && answer.block; // the matrix is what is looked at
+  const { low, high, zeros, nonfinite } = whole || answer;
+  const size = (whole ? whole.data : answer.values)?.length ?? 0;
   const facts = [
-    answer.values && `range ${short(answer.low)} … ${short(answer.high)}`,
-    answer.values && size > 1 && `${count(answer.zeros)} of ${count(size)} zero`,
-    answer.nonfinite > 0 && `${count(answer.nonfinite)} not finite`,
-    answer.reduced && answer.view.asks !== "block" && `${answer.reduced === "sum" ? "summed" : "norm"} over the region`,
+    size > 0 && `range ${short(low)} … ${short(high)}`,
+    size > 1 && `${count(zeros)} of ${count(size)} zero`,
+    nonfinite > 0 && `${count(nonfinite)} not finite`,
+    answer.reduced && !whole && `${answer.reduced === "sum" ? "summed" : "norm"} over the region`,
     answer.passes != null && `${answer.passes} ${answer.passes === 1 ? "pass" : "passes"}`,
     answer.seconds != null && seconds(answer.seconds),
     answer.connected === false && "not connected",

@@ -90,7 +90,7 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
     right, at_once = TorchLinear._pull_vmap, TorchLinear.pull_at_once
     monkeypatch.setattr(TorchLinear, "_pull_vmap", lambda self, s: [BATCHING[fault](g) for g in right(self, s)])
-    monkeypatch.setattr(TorchLinear, "pull_at_once", lambda self, s: BATCHING[fault](at_once(self, s)))
+    monkeypatch.setattr(TorchLinear, "pull_at_once", lambda self, s, t: BATCHING[fault](at_once(self, s, t)))
     assert "certificate disagreed" in answered_right(*dense())
 
 

@@ -52,3 +52,19 @@ def test_the_leaf_itself_is_the_identity():
     x, _ = run()
     assert (d(x)[1] / d(x)).value.tolist() == [0, 1, 0]
     assert (d(x) / d(x)).value.tolist() == torch.eye(3).tolist()
+
+
+def test_answers_that_are_views_of_their_seeds_do_not_share_memory():
+    x = torch.arange(6.0, requires_grad=True)
+    first, second = ((d(x.view(2, 3)) / d(x)).value for _ in range(2))
+    first.add_(1)
+    assert second.reshape(6, 6).tolist() == torch.eye(6).tolist()
+    assert (d(x.view(3, 2)) / d(x)).value.reshape(6, 6).tolist() == torch.eye(6).tolist()
+
+
+def test_a_hook_that_writes_to_its_gradient_spoils_no_other_question():
+    x = torch.arange(4.0, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g.mul_(10))
+    (d(y) / d(x)).value
+    assert (d(x * 3) / d(x)).value.tolist() == (3 * torch.eye(4)).tolist()

@@ -30,6 +30,8 @@ class Flow:
     """The Value of a tensor; None where it cannot be asked about (another dtype)."""
     weights: Callable[[], tuple[Value, Any] | None] = field(repr=False)
     """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
+    mixing: frozenset[int] = frozenset()
+    """Tensors that are a matrix times one vector: each number of theirs depends on every number of what they are made from."""
 
     @property
     def largest(self) -> int:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from functools import lru_cache
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal
 
 from wrt._core.ask import Ask
 from wrt._core.pattern import Way
@@ -28,29 +24,36 @@ from wrt._run.options import DEFAULT, current
 SMALLEST = 0.5
 """No weight of a probe is smaller, so the largest column sum of |u| |J| is at least this times ‖J‖ / sqrt(n)."""
 
+MANY = 32  # rows from which on somebody looks how wide the tensors on the way are
+
+FREE = 2**22
+"""Numbers in a batch that a device handles while the next operation is still being started."""
+
 FROM_WEIGHTS = "rows, starting as the weights of the last layer"
 IN_THE_BATCH = "as one more row of a batch of proven operations"
+ALONE = "by one unbatched pull"
 SETTING_UP = "by the unbatched pull that sets the push up"
 
 
 class AtOnce:
     """The answer, (m, n), and what is needed to tell how it came about, should somebody ask."""
 
-    __slots__ = ("array", "ask", "from_weights", "residual", "seconds", "way")
+    __slots__ = ("array", "ask", "from_weights", "joined", "residual", "seconds", "way")
 
     def __init__(
-        self, ask: Ask, way: Way, array: Array, residual: float, seconds: float, *, from_weights: bool = False
+        self, ask: Ask, way: Way, array: Array, residual: float, seconds: float, *, from_weights: bool, joined: bool
     ) -> None:
         self.ask = ask
         self.way = way
         self.from_weights = from_weights
+        self.joined = joined
         self.array = array
         self.residual = residual
         self.seconds = seconds
 
     def report(self) -> Report:
         ask = self.ask
-        plan = direct(ask.m, ask.n)
+        plan = direct(ask.m, ask.n, can_push=self.way == "push")
         report = Report(plan.strategy, plan.because, notes=list(ask.x.notes))
         if self.from_weights:
             report.because = from_weights_because(ask)
@@ -61,39 +64,53 @@ class AtOnce:
         elif self.way == "pull":
             report.steps = [
                 Step("rows", "pull", "vmap", ask.m, 1, self.seconds),
-                Step("certificate, one more row of the batch", "pull", "vmap", 1, 0),
+                Step("certificate, one more row of the batch", "pull", "vmap", 1, 0)
+                if self.joined
+                else Step("certificate", "pull", "one by one", 1, 1),
             ]
         else:
             report.steps = [
                 Step("columns", "push", "double backward", ask.n, 1, self.seconds),
                 Step("set-up of the push, and certificate", "pull", "kept differentiable", 1, 1),
             ]
-        probe = IN_THE_BATCH if self.way == "pull" else SETTING_UP
-        report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=probe)
+        report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=self._probe)
         return report
+
+    @property
+    def _probe(self) -> str:
+        if self.way == "push":
+            return SETTING_UP
+        return IN_THE_BATCH if self.joined else ALONE
 
 
 def from_weights_because(ask: Ask) -> str:
     return f"{ask.m} rows asked for, {ask.n} columns; y is a matrix times a tensor"
 
 
-def at_once(ask: Ask, *, from_weights: bool = False) -> AtOnce | None:
+Batches = Literal["unknown", "proven", "trusted"]
+"""What is known of batches of the operations on the way: nothing, that a plain pull agreed, or that all are in a table."""
+
+
+def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce | None:
     """All of an ordinary Jacobian, proven; None where more has to be looked at.
 
-    `from_weights` begins with the rows of the last layer's matrix, where there is one.
+    `from_weights` begins with the rows of the last layer's matrix, where there is one. Where batches are unknown, the
+    probe takes an unbatched pull; otherwise it travels in the batch.
     """
     y, x = ask.y, ask.x.parts[0].value
     if not _ordinary(ask):
         return None
     m, n = math.prod(y.shape), math.prod(x.shape)
-    if m < 2 or n < 1 or not _fits(ask, m, n) or not _trusted(y):
+    if m < 2 or n < 1 or not _fits(ask, m, n):
         return None
     started = time.perf_counter()
     try:
         if from_weights:
-            found = _rows_from_weights(y, x, m)
+            found = _rows_from_weights(y, x, m) if batches == "trusted" else None
+        elif _by_rows(y, m, n):
+            found = _rows_and_a_pull(y, x, m) if batches == "unknown" else _rows(y, x, m, batches)
         else:
-            found = _rows(y, x, m) if m <= n + 2 else _columns(y, x, m)
+            found = _columns(y, x, m)
     except CannotBatch:
         return None
     if found is None:
@@ -103,7 +120,7 @@ def at_once(ask: Ask, *, from_weights: bool = False) -> AtOnce | None:
     if not residual <= tolerance(ask) * bound < math.inf:  # false for a NaN too
         return None
     relative, seconds = residual / bound if residual else 0.0, time.perf_counter() - started
-    return AtOnce(ask, way, array, relative, seconds, from_weights=from_weights)
+    return AtOnce(ask, way, array, relative, seconds, from_weights=from_weights, joined=batches != "unknown")
 
 
 def _ordinary(ask: Ask) -> bool:
@@ -124,9 +141,16 @@ def _fits(ask: Ask, m: int, n: int) -> bool:
     return min(m, n) + 1 <= chunk_size(ask) + 1 and m * n <= 2**24
 
 
-def _trusted(y: Value) -> bool:
-    record: Any = y.record
-    return bool(record.trusted(y))
+def _by_rows(y: Value, m: int, n: int) -> bool:
+    """A device is kept waiting by a push, which starts three times as many operations; small rows cost it nothing."""
+    arrays: Any = y.record.backend.arrays
+    return m <= n + 2 or (m * max(m, n) <= FREE and bool(arrays.accelerated(y)))
+
+
+def trusted(y: Value) -> bool:
+    """Whether the backend vouches for the batches of all operations on the way."""
+    vouch = getattr(y.record, "trusted", None)
+    return vouch is not None and bool(vouch(y))
 
 
 def _engine(y: Value, x: Value) -> tuple[Any, Any]:
@@ -134,14 +158,39 @@ def _engine(y: Value, x: Value) -> tuple[Any, Any]:
     return y.record.backend.arrays, y.record.linear(y, (x,))
 
 
-def _rows(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
+def _rows(y: Value, x: Value, m: int, batches: Batches) -> tuple[Array, float, float, Way] | None:
     """Every row and the probe in one batch: (m + 1, n)."""
     arrays, linear = _engine(y, x)
-    block = linear.pull_at_once(arrays.identity(y, signs(m)))
+    block = _in_chunks(y, x, linear, arrays.identity(y, signs(m)), batches == "trusted")
     if block is None:
         return None
-    residual, size = arrays.agreement(arrays.weights(balance(m), y), block, None)
+    residual, size = arrays.probed(arrays.weights(signs(m), y), block)
     return block[:m], residual, size, "pull"
+
+
+def _rows_and_a_pull(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
+    """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
+    arrays, linear = _engine(y, x)
+    block = _in_chunks(y, x, linear, arrays.identity(y), False)
+    if block is None:
+        return None
+    probe = arrays.weights(signs(m), y)
+    (expected,) = linear.pull(probe.view(1, *y.shape), linear.pull_rungs[-1])
+    residual, size = arrays.agreement(probe, arrays.transpose(block), expected.reshape(-1))
+    return block, residual, size, "pull"
+
+
+def _in_chunks(y: Value, x: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
+    """All seeds in one batch, or in a few where a tensor on the way is so wide that it would leave the cache."""
+    record: Any = y.record
+    rows = seeds.shape[0]
+    most = rows if rows < MANY else record.rows_at_once(y, x)
+    if most >= rows:
+        return linear.pull_at_once(seeds, trusted)
+    calls = -(-rows // most)
+    size = -(-rows // calls)
+    blocks = [linear.pull_at_once(seeds[start : start + size], trusted) for start in range(0, rows, size)]
+    return None if blocks[0] is None else y.record.backend.arrays.concat(blocks, 0)
 
 
 def _rows_from_weights(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
@@ -154,10 +203,10 @@ def _rows_from_weights(y: Value, x: Value, m: int) -> tuple[Array, float, float,
     arrays, last = _engine(y, value)
     probe = arrays.weights(signs(m), y)
     (pulled,) = last.pull(probe.view(1, *y.shape), last.pull_rungs[-1])
-    block = record.linear(value, (x,)).pull_at_once(arrays.concat([rows, pulled], 0))
+    block = record.linear(value, (x,)).pull_at_once(arrays.concat([rows, pulled], 0), True)
     if block is None:
         return None
-    residual, size = arrays.agreement(arrays.weights(balance(m), y), block, None)
+    residual, size = arrays.probed(arrays.weights(signs(m), y), block)
     return block[:m], residual, size, "pull"
 
 
@@ -168,15 +217,6 @@ def _columns(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | No
     found = linear.push_at_once(arrays.identity(x), probe.view(y.shape))
     if found is None:
         return None
-    block, expected = found
-    block = arrays.transpose(block)
+    block, expected = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
-    return block, residual, size, "push"
-
-
-@lru_cache(maxsize=32)
-def balance(m: int) -> npt.NDArray[np.float64]:
-    """(1, m + 1): the probe, less what the engine said of it."""
-    made = np.append(signs(m), [[-1.0]], axis=1)
-    made.setflags(write=False)
-    return made
+    return arrays.transpose(block), residual, size, "push"

@@ -13,9 +13,8 @@ from wrt._core.report import Certificate, Report
 from wrt._core.value import Side
 from wrt._planner import warm
 from wrt._planner.choose import choose
-from wrt._planner.foresee import FEWEST
 from wrt._run import repair
-from wrt._run.at_once import at_once
+from wrt._run.at_once import AtOnce, trusted
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.fused import again, fused_block
@@ -23,6 +22,7 @@ from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import current
 from wrt._run.planned import planned_block
 from wrt._run.row import plain_row, row_report
+from wrt._run.unplanned import shown, unplanned
 
 
 class Answer:
@@ -55,9 +55,9 @@ def answer(ask: Ask) -> Answer:
     row = plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None
     if row is not None:
         return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1] or partial(row_report, ask.x))
-    straight = whole(ask) if min(ask.m, ask.n) < FEWEST else _as_before(ask)
-    if straight is not None:
-        return straight
+    straight = unplanned(ask)
+    if straight.found is not None:
+        return _told(straight.found)
     known = again(ask)
     if known is not None:
         return Answer(known[0], True, known[1])
@@ -69,26 +69,12 @@ def answer(ask: Ask) -> Answer:
     ask.y.record.ready(ask.y, ask.x)
     refuse_too_large(ask)
     with system_refusals(ask):
-        found = _first_reached(ask)
+        found = _first_reached(ask, tried=straight.tried)
     if found is None:
         raise_unless_independent(ask)
         zeros = arrays.zeros((ask.m, ask.n), ask.x.values[0])
         return nothing(zeros, "y does not depend on x: exact zeros", connected=False)
     return found
-
-
-def whole(ask: Ask, *, from_weights: bool = False) -> Answer | None:
-    """All of an ordinary Jacobian in one call of the engine; None where more has to be looked at."""
-    found = at_once(ask, from_weights=from_weights)
-    return None if found is None else Answer(found.array, True, found.report)
-
-
-def _as_before(ask: Ask) -> Answer | None:
-    """The same for a question whose like was planned before, where nothing better was found than a direct sweep."""
-    if not hasattr(ask.y.record, "trusted"):
-        return None
-    known = warm.recall(warm.key_of(ask))
-    return whole(ask, from_weights=known.from_weights) if isinstance(known, Direct) else None
 
 
 def connected(ask: Ask) -> bool:
@@ -134,11 +120,15 @@ def nothing(array: Array, words: str, *, connected: bool = False) -> Answer:
     return Answer(array, connected, report)
 
 
-def _first_reached(ask: Ask) -> Answer | None:
+def _told(found: AtOnce) -> Answer:
+    return Answer(found.array, True, found.report)
+
+
+def _first_reached(ask: Ask, *, tried: bool) -> Answer | None:
     """Answer for x itself, or for what a view of it stands for."""
     for side in meanings(ask.x):
         if all(map(ask.y.record.has_history, side.values)):
-            found = _run(ask if side is ask.x else replace(ask, x=side))
+            found = _run(ask if side is ask.x else replace(ask, x=side), tried=tried and side is ask.x)
             if found is not None:
                 return found
     return None
@@ -151,14 +141,12 @@ def raise_unless_independent(ask: Ask) -> None:
         raise verdict
 
 
-def _run(ask: Ask) -> Answer | None:
+def _run(ask: Ask, *, tried: bool) -> Answer | None:
     linear = ask.y.record.linear(ask.y, ask.x.values)
     report = Report()
     swept = planned_block(ask, linear, report)
-    if swept is None and min(ask.m, ask.n) >= FEWEST and not report.fallbacks:
-        straight = whole(ask)
-        if straight is not None:
-            return straight
+    if swept is None and not tried and not report.fallbacks and (straight := unplanned(ask).found) is not None:
+        return _told(straight)
     if swept is None:
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
         swept = fused_block(ask, linear, plan, report) or _direct(ask, linear, plan, report)
@@ -174,16 +162,9 @@ def _run(ask: Ask) -> Answer | None:
 def _direct(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
     """One pass a row or a column; once proven plainly, the next such question takes its probe along in the batch."""
     key = warm.key_of(ask)
-    known = warm.recall(key)
-    proven = isinstance(known, Direct) and known.proven
-    batches_hold = proven or (plan.way == "pull" and _trusted(ask))
+    proven = shown(ask, warm.recall(key))
+    batches_hold = proven or (plan.way == "pull" and trusted(ask.y))
     swept = sweep_direct(ask, linear, plan, report, proof="in the batch" if batches_hold else "plain")
     if swept is not None and not proven and not report.fallbacks and report.certificate:
         warm.remember(key, replace(plan, proven=True))
     return swept
-
-
-def _trusted(ask: Ask) -> bool:
-    """Whether the backend vouches for the batches of all operations on the way."""
-    vouch = getattr(ask.y.record, "trusted", None)
-    return vouch is not None and bool(vouch(ask.y))

@@ -30,6 +30,8 @@ def unit(value: Value, position: int) -> Tensor:
         seed = np.zeros(value.shape, NUMPY[value.dtype])
         seed.reshape(-1)[position] = 1
         return torch.from_numpy(seed)
+    if value.size <= FEW:
+        return identity(value)[position]  # a view: nothing has to be started on the device
     seeds = torch.zeros(value.size, dtype=value.dtype, device=device)
     seeds.narrow(0, position, 1).fill_(1)
     return seeds.view(value.shape)
@@ -37,6 +39,7 @@ def unit(value: Value, position: int) -> Tensor:
 
 _SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
 KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together
+FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
 AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch
 
 
@@ -51,6 +54,30 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
             _SEEDS.clear()
         _SEEDS[key] = made, made._version
     return made
+
+
+def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
+    """A one at each position in turn, (size, *value.shape); and one more row, the same for all of that size."""
+    size, device = value.size, value.key.device
+
+    def make() -> Tensor:
+        seeds = torch.zeros(size + (last is not None), size, dtype=value.dtype, device=device)
+        seeds.diagonal().fill_(1)
+        if last is not None:
+            seeds[size] = torch.from_numpy(np.array(last)).reshape(-1)
+        return seeds.view(-1, *value.shape)
+
+    return _kept((value.shape, last is not None, value.dtype, device), make)
+
+
+def _wide(block: Tensor) -> torch.dtype:
+    """Numbers in which the squares of these can be summed."""
+    return torch.float64 if block.dtype == torch.float64 else torch.float32
+
+
+def _largest_and_size(norms: list[float]) -> tuple[float, float]:
+    """The last of some sizes, and the size of all the others together."""
+    return norms[-1], math.hypot(*norms[:-1])
 
 
 class TorchArrays:
@@ -77,39 +104,36 @@ class TorchArrays:
 
     def identity(self, value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
         """A one at each position in turn, (size, *value.shape); and one more row, the same for all of that size."""
-        size, device = value.size, value.key.device
-
-        def make() -> Tensor:
-            seeds = torch.zeros(size + (last is not None), size, dtype=value.dtype, device=device)
-            seeds.diagonal().fill_(1)
-            if last is not None:
-                seeds[size] = torch.from_numpy(np.array(last)).reshape(-1)
-            return seeds
-
-        key = (size, last is not None, value.dtype, device)
-        return _kept(key, make).view(-1, *value.shape)
+        return identity(value, last)
 
     def weights(self, numbers: npt.NDArray[Any], like: Value) -> Tensor:
         """Random weights on the device, flat; the same for all of that count."""
         key = (numbers.shape, like.dtype, like.key.device)
         return _kept(key, lambda: self.from_numpy(numbers, like).reshape(-1))
 
-    def agreement(self, weights: Tensor, block: Tensor, expected: Tensor | None) -> tuple[float, float]:
-        """The largest of |weights @ block - expected|, and the root of the sum of squares of the block: in one transfer."""
-        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND and weights.dtype is block.dtype:
+    def probed(self, weights: Tensor, block: Tensor) -> tuple[float, float]:
+        """How far the last row of a block is from `weights` @ the rows before it, and the size of all: in one transfer.
+
+        Both as roots of sums of squares. The last row is used up.
+        """
+        count = weights.shape[0]
+        last, before = block[count], block[:count]
+        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND:
+            numbers, difference = before.numpy(), last.numpy()
+            difference -= weights.numpy() @ numbers
+            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
+        last.addmv_(before.t(), weights, alpha=-1)
+        return _largest_and_size(torch.linalg.vector_norm(block, dim=1, dtype=_wide(block)).tolist())
+
+    def agreement(self, weights: Tensor, block: Tensor, expected: Tensor) -> tuple[float, float]:
+        """The same of `block` @ weights, (k,), next to what is expected of it."""
+        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND:
             numbers = block.numpy()
-            got = weights.numpy() @ numbers
-            if expected is not None:
-                got -= expected.numpy()
-            return float(np.abs(got).max()), math.sqrt(np.vdot(numbers, numbers))
-        got = weights.to(block.dtype) @ block
-        if expected is not None:
-            got = got - expected
-        found = torch.empty(2, dtype=torch.float64 if block.dtype is torch.float64 else torch.float32, device=block.device)
-        torch.linalg.vector_norm(got, math.inf, dtype=found.dtype, out=found[0])
-        torch.linalg.vector_norm(block, dtype=found.dtype, out=found[1])
-        residual, size = found.tolist()
-        return residual, size
+            difference = numbers @ weights.numpy() - expected.numpy()
+            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
+        difference = expected.addmv(block, weights, alpha=-1)
+        norms = [torch.linalg.vector_norm(one, dtype=_wide(block)) for one in (block, difference)]
+        return _largest_and_size(torch.stack(norms).tolist())
 
     def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         count = weights.shape[0]

@@ -57,11 +57,8 @@ def edge_of_leaf(leaf: torch.Tensor) -> GradientEdge:
 def pull(
     out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seed: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass.
-
-    On other devices than the CPU it stays `torch.autograd.grad`, which prepares the threads that run there.
-    """
-    if _run_backward is None or seed.device.type != "cpu":
+    """`torch.autograd.grad` without the checks it makes in Python, which take longer than a small backward pass."""
+    if _run_backward is None:
         return torch.autograd.grad((out,), ins, (seed,), retain_graph=True, allow_unused=True)
     pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, False)
     return pulled

@@ -20,6 +20,11 @@ MOST_NODES = 20_000
 LOOKED_AT = 24
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
 SQUEEZE = "SqueezeBackward"
+HEAVY = frozenset({"ConvolutionBackward0", "BmmBackward0", "BaddbmmBackward0"})
+IN_CACHE = 5 * 2**19  # bytes of the widest tensor of a batch: measured best from 2 to 3 MB
+SPARED = 2**20  # bytes of the widest tensor in the fewest rows: below this all rows go together
+FEWEST_ROWS, MOST_ROWS = 32, 2**30
+WORTH_IT = 2**31  # multiplications below which a device is done before the detour around them is prepared
 PRODUCTS = frozenset({"AddmmBackward0", "MmBackward0", "MvBackward0"})
 
 
@@ -38,13 +43,25 @@ def signature(y: Value) -> tuple[str, ...]:
     return tuple([type(node).__name__ for node in order])
 
 
+def few(names: tuple[str, ...]) -> int | None:
+    """How many operations these are; None where there may be more, or where one of them is heavy."""
+    if len(names) >= LOOKED_AT or HEAVY.intersection(names):
+        return None
+    return len(names)
+
+
 def glance(y: Value) -> int | None:
     """How many operations led to y; None where they are many, where one is heavy, or where y is a matrix product."""
     names = signature(y)
-    if len(names) >= LOOKED_AT or any("Convolution" in name or "Bmm" in name for name in names):
-        return None
-    last = next((name for name in names if name not in SAME_NUMBERS and not name.startswith(SQUEEZE)), "")
-    return None if last in PRODUCTS else len(names)
+    return None if few(names) is None or ends_in_a_product(names) else len(names)
+
+
+def ends_in_a_product(names: tuple[str, ...]) -> bool:
+    """Whether y is a matrix product, perhaps in another shape."""
+    for name in names:
+        if name not in SAME_NUMBERS and not name.startswith(SQUEEZE):
+            return name in PRODUCTS
+    return False
 
 
 def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -> Flow | None:
@@ -73,6 +90,7 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
                 sources.append(number[source])
     sizes = [math.prod(node._input_metadata[output].shape) for node, output in spots]
     work = [_work(node, size) for (node, _), size in zip(spots, sizes, strict=True)]
+    mixing = frozenset([k for k, (node, _) in enumerate(spots) if work[k][0] and _mixes(node)])
     dtype = y.dtype
 
     def value(tensor: int) -> Value | None:
@@ -85,10 +103,11 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         [products for products, _ in work],
         [elements for _, elements in work],
         tuple(number[end] for end in ends if end in number),
-        not _leads_unmixed(spots, made_from, ends),
+        not _leads_unmixed(made_from, mixing, {number[end] for end in ends if end in number}),
         _push_cost(spots, work),
         value,
         lambda: weights(y, xs, make),
+        mixing,
     )
 
 
@@ -124,15 +143,15 @@ def _walked(start: Node, ends: set[Spot]) -> tuple[dict[Node, Sequence[Spot]], s
     return edges, leads
 
 
-def _leads_unmixed(spots: list[Spot], made_from: list[list[int]], ends: set[Spot]) -> bool:
+def _leads_unmixed(made_from: list[list[int]], mixing: frozenset[int], ends: set[int]) -> bool:
     """Whether some way from y to an end meets no operation that mixes everything."""
     seen = {0}
     waiting = [0]
     while waiting:
         tensor = waiting.pop()
-        if spots[tensor] in ends:
+        if tensor in ends:
             return True
-        if _mixes(spots[tensor][0]):
+        if tensor in mixing:
             continue
         for source in made_from[tensor]:
             if source not in seen:
@@ -166,6 +185,8 @@ def _work(node: Node, size: int) -> tuple[float, float]:
             return float(size * node._saved_mat1_sym_sizes[1]), float(size)
         if name == "MmBackward0":
             return float(size * node._saved_self_sym_sizes[1]), float(size)
+        if name == "MvBackward0":
+            return float(size * node._saved_self.shape[1]), float(size)
         if name == "BmmBackward0":
             return float(size * node._saved_self.shape[-1]), float(size)
         if name == "ConvolutionBackward0":
@@ -175,6 +196,19 @@ def _work(node: Node, size: int) -> tuple[float, float]:
     if name in SAME_NUMBERS or "AccumulateGrad" in name:
         return 0.0, 0.0
     return 0.0, float(size)
+
+
+def rows_at_once(y: Value, x: Value) -> int:
+    """How many rows of the widest tensor on the way stay in a CPU's cache; as many as there are elsewhere."""
+    if y.key.device.type != "cpu":
+        return MOST_ROWS
+    edge = x.key.edge
+    walked = _walked(y.key.edge.node, {(edge.node, edge.output_nr)})
+    if walked is None:
+        return MOST_ROWS
+    widest = max([math.prod(node._input_metadata[0].shape) for node in walked[1]], default=1)
+    bytes_each = widest * y.dtype.itemsize
+    return max(FEWEST_ROWS, IN_CACHE // bytes_each) if bytes_each * FEWEST_ROWS > SPARED else MOST_ROWS
 
 
 def weights(
@@ -205,6 +239,8 @@ def weights(
     source, which = node.next_functions[at]
     others = [spot for k, spot in enumerate(node.next_functions) if k != at and spot[0] is not None]
     if source is None or matrix is None or _reach(others, xs):
+        return None
+    if matrix.device.type != "cpu" and matrix.shape[0] * matrix.numel() < WORTH_IT:
         return None
     value = make(GradientEdge(source, which))
     return value, matrix.detach().reshape(-1, *value.shape)

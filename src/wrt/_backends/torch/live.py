@@ -121,6 +121,22 @@ class LiveRecord:
         known: tuple[str, ...] = moment.signature
         return known
 
+    def overseen(self, y: Value) -> bool:
+        """Whether the signature names every operation that led to y."""
+        return len(self.signature(y)) < cuts.LOOKED_AT
+
+    def few(self, y: Value) -> int | None:
+        """How many operations led to y; None where they are many or heavy."""
+        return cuts.few(self.signature(y))
+
+    def ends_in_a_product(self, y: Value) -> bool:
+        """Whether y is a matrix product, whose matrix may be where its rows begin."""
+        return cuts.ends_in_a_product(self.signature(y))
+
+    def rows_at_once(self, y: Value, x: Value) -> int:
+        """How many rows a batch should have, by the widest tensor on the way."""
+        return cuts.rows_at_once(y, x)
+
     def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
         """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
         return cuts.weights(y, xs, self._at_edge)

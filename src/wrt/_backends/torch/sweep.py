@@ -55,17 +55,17 @@ class TorchLinear:
             rows = [self._pull_one(seed) for seed in seeds]
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
-    def pull_at_once(self, seeds: Tensor) -> Tensor | None:
-        """A batch to the only x, (k, *y.shape) -> (k, x.size), through operations whose batches are trusted."""
+    def pull_at_once(self, seeds: Tensor, trusted: bool) -> Tensor | None:
+        """A batch to the only x, (k, *y.shape) -> (k, x.size); trusted operations all have a batching rule."""
         try:
-            if compat.is_calm():
+            if trusted and compat.is_calm():
                 (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
             else:
-                with compat.Undisturbed():
+                with compat.Undisturbed(), compat.SILENCE:
                     (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
         except Exception as error:
             raise CannotBatch(_first_line(error)) from error
-        return None if pulled is None else pulled.reshape(len(seeds), -1)
+        return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
 
     def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor] | None:
         """A batch from the only x, (k, *x.shape) -> (k, y.size), and what the pull that sets it up says of a probe."""
@@ -80,7 +80,7 @@ class TorchLinear:
                 raise CannotBatch(_first_line(error)) from error
             if pushed is None:
                 raise CannotBatch("a backward on the path drops its seed")
-            return pushed.detach().reshape(len(tangents), -1), pulled.detach().reshape(-1)
+            return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), pulled.detach().reshape(-1)
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
         try:
@@ -176,6 +176,13 @@ class TorchLinear:
             for column in zip(*rows, strict=True):
                 lifted.append(None if column[0] is None else self.y.record.backend.lift(torch.stack(column)))
             return lifted
+
+
+def _own(block: Tensor, seeds: Tensor) -> Tensor:
+    """A block in memory of its own: seeds are kept for the next question, and a view passes them on as they are."""
+    if block.is_contiguous() and block.untyped_storage().data_ptr() != seeds.untyped_storage().data_ptr():
+        return block
+    return block.clone(memory_format=torch.contiguous_format)
 
 
 def row(out: GradientEdge, into: GradientEdge | Tensor, seed: Tensor) -> Tensor | None:

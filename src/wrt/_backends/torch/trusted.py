@@ -15,14 +15,21 @@ MOST_NODES = 2000
 
 TRUSTED = frozenset(
     """
-    AccumulateGrad
-    AbsBackward0 AddBackward0 AddmmBackward0 BmmBackward0 CatBackward0 CloneBackward0 CosBackward0 DivBackward0
-    ExpBackward0 ExpandBackward0 GeluBackward0 LogBackward0 LogsumexpBackward0 MeanBackward0 MeanBackward1
-    MmBackward0 MulBackward0 MvBackward0 NegBackward0 PermuteBackward0 PowBackward0 ReciprocalBackward0 ReluBackward0
-    RollBackward0 RsubBackward1 SelectBackward0 SigmoidBackward0 SinBackward0 SliceBackward0
-    SoftmaxBackward0 SoftplusBackward0 SqrtBackward0 SqueezeBackward1 StackBackward0 SubBackward0 SumBackward0
-    SumBackward1 TBackward0 TanhBackward0 TransposeBackward0 UnbindBackward0 UnsafeViewBackward0 UnsqueezeBackward0
-    ViewBackward0
+    AbsBackward0 AccumulateGrad AddBackward0 AddmmBackward0 AddmvBackward0 AmaxBackward0 AtanBackward0
+    AvgPool2DBackward0 BaddbmmBackward0 BmmBackward0 CatBackward0 ClampBackward1 CloneBackward0
+    ConstantPadNdBackward0 ConvolutionBackward0 CosBackward0 CoshBackward0 CumprodBackward0 CumsumBackward0
+    DiagonalBackward0 DivBackward0 DotBackward0 EluBackward0 ErfBackward0 ExpBackward0 ExpandBackward0 Expm1Backward0
+    FftC2RBackward0 FftR2CBackward0 FlipBackward0 GatherBackward0 GeluBackward0 HardtanhBackward0 IndexBackward0
+    IndexSelectBackward0 LeakyReluBackward0 LinalgInvExBackward0 LinalgSolveExBackward0 LinalgVectorNormBackward0
+    Log1PBackward0 LogBackward0 LogSoftmaxBackward0 LogsumexpBackward0 MaskedFillBackward0 MaxBackward0
+    MaxPool2DWithIndicesBackward0 MaximumBackward0 MeanBackward0 MeanBackward1 MinimumBackward0 MmBackward0
+    MulBackward0 MvBackward0 NativeLayerNormBackward0 NegBackward0 PermuteBackward0 PowBackward0 PowBackward1
+    ReciprocalBackward0 ReluBackward0 RepeatBackward0 RollBackward0 RsqrtBackward0 RsubBackward1 SelectBackward0
+    SigmoidBackward0 SiluBackward0 SinBackward0 SinhBackward0 SliceBackward0 SoftmaxBackward0 SoftplusBackward0
+    SplitBackward0 SqrtBackward0 SqueezeBackward0 SqueezeBackward1 SqueezeBackward4 StackBackward0 StdBackward0
+    SubBackward0 SumBackward0 SumBackward1 TBackward0 TanBackward0 TanhBackward0 ToCopyBackward0 TransposeBackward0
+    TrilBackward0 TriuBackward0 UnbindBackward0 UnsafeSplitBackward0 UnsafeViewBackward0 UnsqueezeBackward0
+    UpsampleNearest2DBackward0 VarBackward0 ViewAsRealBackward0 ViewBackward0 WhereBackward0
     """.split()
 )
 

@@ -1,0 +1,72 @@
+"""Questions that planning leaves alone: it must be free where it cannot help.
+
+Small ones; those whose like was planned before, with nothing to gain; and those that a glance at the graph tells to be
+over before planning could gain anything. They are swept in one call of the engine, where that is possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from wrt._core.ask import Ask
+from wrt._core.plan import Direct, Plan
+from wrt._planner import cost, warm
+from wrt._planner.foresee import FEWEST
+from wrt._planner.strategies.direct import direct
+from wrt._run import planned
+from wrt._run.at_once import AtOnce, Batches, at_once, trusted
+
+
+class Unplanned(NamedTuple):
+    """The answer, where there is one, and whether it was tried to get one."""
+
+    found: AtOnce | None
+    tried: bool
+
+
+LEFT_TO_OTHERS = Unplanned(None, False)
+
+
+def unplanned(ask: Ask) -> Unplanned:
+    """All of an ordinary Jacobian in one call of the engine."""
+    record: Any = ask.y.record
+    if not hasattr(record, "trusted") or not record.has_history(ask.y):
+        return LEFT_TO_OTHERS
+    m, n = ask.m, ask.n
+    small = min(m, n) < FEWEST
+    batches: Batches = "trusted" if trusted(ask.y) else "unknown"
+    if small and batches == "trusted":
+        return Unplanned(at_once(ask, batches=batches), True)
+    key = warm.key_of(ask)
+    known = warm.recall(key)
+    if isinstance(known, Direct):
+        if batches == "unknown" and shown(ask, known):
+            batches = "proven"
+        return Unplanned(at_once(ask, batches=batches, from_weights=known.from_weights), True)
+    if known is not None or not (small or _over_at_a_glance(ask, m, n)):
+        return LEFT_TO_OTHERS
+    begun = batches == "trusted" and m <= n + 2 and record.ends_in_a_product(ask.y)
+    found = (at_once(ask, batches=batches, from_weights=True) if begun else None) or at_once(ask, batches=batches)
+    if found is not None:
+        plan = direct(m, n, can_push=found.way == "push")
+        warm.remember(key, replace(plan, from_weights=found.from_weights, proven=not found.from_weights))
+    return Unplanned(found, True)
+
+
+def shown(ask: Ask, known: Plan | None) -> bool:
+    """Whether an unbatched pull has proven batches of just these operations: a graph that is known as a whole."""
+    if not isinstance(known, Direct) or not known.proven:
+        return False
+    overseen = getattr(ask.y.record, "overseen", None)
+    return overseen is None or bool(overseen(ask.y))
+
+
+def _over_at_a_glance(ask: Ask, m: int, n: int) -> bool:
+    """Whether so few operations led to y that a direct sweep takes less time than looking for something better."""
+    record: Any = ask.y.record
+    operations = record.few(ask.y)
+    if operations is None:
+        return False
+    each = cost.PER_OPERATION + m * max(m, n) * cost.PER_ELEMENT
+    return bool(operations * each < planned.QUICK)

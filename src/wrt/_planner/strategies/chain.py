@@ -18,8 +18,9 @@ GAIN = 0.75  # of the direct time that the chain may take
 
 def stretches(flow: Flow, m: int, n: int) -> tuple[int, ...]:
     """Tensors at which rows change hands, from y to x; empty where there is nothing to be gained."""
-    if m < MANY or all(tensor in flow.mixing for tensor, products in enumerate(flow.products) if products):
-        return ()  # every product mixes a whole vector: no stretch can have a structure that is worth something
+    heavy = [tensor for tensor, products in enumerate(flow.products) if products]
+    if m < MANY or (heavy and flow.mixing.issuperset(heavy)):  # every product mixes a whole vector: all stretches are full
+        return ()
     whole = cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
     chosen: list[int] = []
     last = frozenset({0})

@@ -84,9 +84,11 @@ def test_the_live_page_is_opened_and_waits(monkeypatch: pytest.MonkeyPatch) -> N
 
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr(Live, "wait", lambda live: live.close())
-    told = show("train.py")
+    began: list[object] = []
+    monkeypatch.setattr(Live, "wait", lambda live: (began.append(live.microscope.hello({})["default"]), live.close()))
+    told = show("train.py", "--at", "h[1] / x")
     assert told.exit_code == 0
+    assert began == [{"target": "h", "source": "x", "index": [1]}]
     assert "http://127.0.0.1:" in told.output
     (address,) = opened
     assert address.startswith("file:")  # the token never stands on a command line

@@ -12,7 +12,7 @@ from wrt import d
 from wrt._microscope.answer import Limits
 from wrt._microscope.encode import decoded
 from wrt._microscope.model import Microscope
-from wrt.errors import TooLarge, UnknownName, WrongIndex, WrongQuery
+from wrt.errors import NotATensor, TooLarge, UnknownName, WrongIndex, WrongQuery
 
 
 @pytest.fixture(scope="module")
@@ -285,3 +285,10 @@ def test_what_went_in_has_the_name_of_the_function_that_was_called() -> None:
 
     glass = Microscope(wrt.trace(outer, torch.ones(3), values=True))
     assert glass.ask("hello", {})["default"]["source"] == "pixels"
+
+
+def test_the_page_opens_where_it_is_told(run: wrt.Trace) -> None:
+    glass = Microscope(run, target=run["conv2"][0, 3, 1], source="conv1")
+    assert glass.ask("hello", {})["default"] == {"target": "conv2", "source": "conv1", "index": [0, 3, 1, 0]}
+    with pytest.raises(NotATensor, match="a Tensor is no value of this recording"):
+        Microscope(run, target=torch.ones(2)).ask("hello", {})

@@ -19,6 +19,7 @@ from wrt._microscope.encode import text
 from wrt._microscope.guard import LARGEST_BODY, POLICY
 from wrt._microscope.model import Microscope
 from wrt._microscope.server import Live
+from wrt.errors import WrtError
 
 DOCS = Path(__file__).parents[2] / "docs" / "microscope_hosts.md"
 TRAVERSALS = [
@@ -296,3 +297,9 @@ def test_the_port_and_the_token_can_be_given(run: wrt.Trace, page: assets.Bundle
     with Live(Microscope(run), port=port, token=token) as second:
         assert (second.port, second.token) == (port, token)
         assert ask(second, "hello")["ok"]
+
+
+def test_a_port_that_is_taken_is_refused_in_words(live: Live, run: wrt.Trace, page: assets.Bundle) -> None:
+    with pytest.raises(WrtError) as caught:
+        Live(Microscope(run), port=live.port)
+    assert str(caught.value).splitlines()[0] == f"port {live.port} cannot be used"

@@ -207,3 +207,9 @@ def test_numbers_that_were_not_kept_are_no_obstacle(net: Net, x: torch.Tensor, t
     assert data["tensors"]["conv1"]["data"] is None
     assert re.search("values=True", data["tensors"]["conv1"]["note"])
     assert len(data["maps"]) == 3
+
+
+def test_the_page_opens_at_the_first_row_that_was_chosen(run: wrt.Trace, tmp_path: Path) -> None:
+    data, *_ = read(run.save_html(tmp_path / "run.html", rows=[run["conv2"][0, 1, 2, 0], "fc"], by=["conv1"]).path)
+    assert data["hello"]["default"] == {"target": "conv2", "source": "conv1", "index": [0, 1, 2, 0]}
+    assert (data["hello"]["targets"], data["hello"]["sources"]) == (["conv2", "fc"], ["conv1"])

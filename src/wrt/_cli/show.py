@@ -20,6 +20,7 @@ from wrt.errors import NotRecorded, WrongQuery, WrtError
 def show(
     script: Annotated[Path, typer.Argument(help="A Python script; it runs once, to its end, recorded.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script, after --.")] = None,
+    at: Annotated[str | None, typer.Option(help="Where the page opens, for example 'fc[0, 3] / x'.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write one HTML file instead of serving.")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Rows for the file: fc, or 'conv2[0, 5, 3, 3]'; repeat it.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="What the rows are differentiated by; repeat it.")] = None,
@@ -35,9 +36,11 @@ def show(
     """
     try:
         chosen = [_side(one) for one in row or []]  # before the script: it may take long
+        opens = _query.read(at) if at else None
         t, left = _recorded(script, arguments or [])
         if output is None:
-            t.show(title=script.name, browser=browser, port=port, wait=True)
+            target, source = (None, None) if opens is None else (_handle(t, opens.y), _handle(t, opens.by[0]))
+            t.show(target=target, source=source, title=script.name, browser=browser, port=port, wait=True)
         else:
             rows = [_handle(t, one) for one in chosen] if chosen else None
             print(t.save_html(output, rows=rows, by=by or (), limit=limit, sources=sources, title=script.name))

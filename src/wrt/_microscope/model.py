@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ from wrt._microscope.views import view
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
-from wrt.errors import NotRecorded, UnknownName, WrtError
+from wrt.errors import NotATensor, NotRecorded, UnknownName, WrtError
 
 PROTOCOL = 1
 LARGEST = 4_000_000  # numbers of one tensor that are sent at once
@@ -34,7 +35,7 @@ class Microscope:
 
     def __init__(
         self, t: Trace, *, title: str = "", tokens: Sequence[str] = (), limits: Limits | None = None,
-        sources: bool = True, computes: bool = True,
+        sources: bool = True, computes: bool = True, target: Any = None, source: Any = None,
     ) -> None:  # fmt: skip
         self.t = t
         self.tokens = [str(one) for one in tokens]
@@ -42,6 +43,7 @@ class Microscope:
         self.sources = sources
         self.computes = computes
         self._title = title
+        self._opens = target, source
         self._verbs = {
             "hello": self.hello, "graph": self.graph, "tensor": self.tensor, "sizes": self.sizes,
             "derivative": self.derivative, "why": self.why, "map": self.map,
@@ -70,7 +72,28 @@ class Microscope:
 
     @cached_property
     def start(self) -> Start:
-        return start(self.t, self.plain, self.names)
+        found = start(self.t, self.plain, self.names)
+        target, source = self._opens
+        if target is not None:
+            name, handle = self.named(target)
+            found = replace(found, target=name, index=_first(handle))
+        return found if source is None else replace(found, source=self.named(source)[0])
+
+    def named(self, asked: Any) -> tuple[str, Handle]:
+        """A value of this recording by its name, or by a handle: the name that the page has for it, and the handle."""
+        if isinstance(asked, str):
+            return asked, self.names.handle(asked)
+        if not isinstance(asked, Handle):
+            raise NotATensor(
+                f"a {type(asked).__name__} is no value of this recording",
+                "values are chosen by name, or as handles with an index",
+                't["conv2"][0, 5, 3, 3], or "conv2"',
+            )
+        number = asked._recording.numbered(asked.__wrt_differential__()[0])
+        name = None if number is None else self.names.best(number)
+        if name is None:
+            raise NotATensor("this value has no name in the recording", "a page finds values by name", "bind it to a variable")
+        return name, asked
 
     @cached_property
     def length(self) -> int:
@@ -188,6 +211,12 @@ class Microscope:
     def why(self, args: dict[str, Any]) -> dict[str, Any]:
         y, x = side(self.names, args.get("target")), side(self.names, args.get("source"))
         return reasons(y, x, sources=self.sources)
+
+
+def _first(handle: Handle) -> list[int] | None:
+    """The first element that a handle selects; None for all of a tensor with nothing in it."""
+    value, elements = handle.__wrt_differential__()
+    return [int(k) for k in np.unravel_index(elements.first, value.shape)] if elements.size else None
 
 
 def measure(gradient: encode.Numbers) -> dict[str, Any]:

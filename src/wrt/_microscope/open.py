@@ -21,11 +21,12 @@ from wrt.errors import WrtError
 
 
 def show(
-    t: Trace, *, tokens: Sequence[str] = (), title: str = "", browser: bool = True, wait: bool | None = None,
-    port: int = 0, token: str | None = None,
+    t: Trace, *, target: Any = None, source: Any = None, tokens: Sequence[str] = (), title: str = "",
+    browser: bool = True, wait: bool | None = None, port: int = 0, token: str | None = None,
 ) -> Live:  # fmt: skip
     """Serve the page on this machine; a script waits until Ctrl-C, a session goes on."""
-    live = Live(Microscope(t, title=title, tokens=tokens), port=port, token=token)
+    microscope = Microscope(t, title=title, tokens=tokens, target=target, source=source)
+    live = Live(microscope, port=port, token=token)
     print(f"{live.url}\n  on this machine alone; Ctrl-C ends it", file=sys.stderr, flush=True)  # noqa: T201 - the way in
     if browser:
         _lead_there(live.url)
@@ -39,15 +40,18 @@ def save_html(
     tokens: Sequence[str] = (), title: str = "", sources: bool = False, limit: str | int = "20 MB",
 ) -> Saved:  # fmt: skip
     """Write the page as one file that needs nothing and loads nothing."""
-    microscope = Microscope(t, title=title, tokens=tokens, sources=sources, computes=False)
+    opens: dict[str, Any] = {"target": rows[0] if rows else None, "source": by[0] if by else None}
+    microscope = Microscope(t, title=title, tokens=tokens, sources=sources, computes=False, **opens)
     return save(microscope, path, rows=rows, by=by, limit=limit)
 
 
-def widget(t: Trace, *, tokens: Sequence[str] = (), title: str = "") -> Any:
+def widget(
+    t: Trace, *, target: Any = None, source: Any = None, tokens: Sequence[str] = (), title: str = ""
+) -> Any:
     """The page in a notebook."""
     from wrt._microscope.widget import widget as made
 
-    return made(Microscope(t, title=title, tokens=tokens))
+    return made(Microscope(t, title=title, tokens=tokens, target=target, source=source))
 
 
 def in_notebook(t: Trace, options: dict[str, Any]) -> Any:

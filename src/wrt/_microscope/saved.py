@@ -56,13 +56,13 @@ def save(
     """Compute what was chosen, or a sensible choice, and write the page."""
     page = assets.bundle()
     carried = Carried(microscope, _bytes(limit), len(page.script) + len(page.style))
-    sources = [_named(microscope, one) for one in by] or _default_source(microscope)
+    sources = [microscope.named(one) for one in by] or _default_source(microscope)
     if rows is None:
         carried.choose(sources)
     else:
         for one in rows:
             for source in sources:
-                carried.rows(_named(microscope, one), source)
+                carried.rows(microscope.named(one), source)
     carried.tensors()
     hello = microscope.hello({})
     text = assets.file_page(f"{hello['title']} · wrt", encode.text(carried.data(hello)), page)
@@ -202,7 +202,7 @@ class Carried:
 
     def data(self, hello: dict[str, Any]) -> dict[str, Any]:
         return {
-            "hello": hello | {"computes": False, "verbs": None, "note": hello["note"] or self._note()},
+            "hello": hello | self._there() | {"computes": False, "verbs": None, "note": hello["note"] or self._note()},
             "graph": self.graph,
             "tensors": self._tensors,
             "answers": [],
@@ -211,6 +211,12 @@ class Carried:
             "whys": self._why,
             "made": {"rows": self.count, "words": "; ".join(self.pairs)},
         }
+
+    def _there(self) -> dict[str, list[str]]:
+        """What can be chosen on the page: what has an answer in it."""
+        pairs = [*self._matrices, *self._why]
+        sides = {f"{side}s": list(dict.fromkeys(one[side]["name"] for one in pairs)) for side in ("target", "source")}
+        return sides if pairs else {}
 
     def _note(self) -> str:
         return f"a saved page: it carries {self._listed(3)}. A live one answers every click: t.show()"
@@ -235,23 +241,6 @@ class Carried:
 def _default_source(microscope: Microscope) -> list[tuple[str, Handle]]:
     name = microscope.start.source
     return [] if name is None else [(name, microscope.names.handle(name))]
-
-
-def _named(microscope: Microscope, asked: Any) -> tuple[str, Handle]:
-    """A handle of this recording, or the name of one."""
-    if isinstance(asked, str):
-        return asked, microscope.names.handle(asked)
-    if not isinstance(asked, Handle):
-        raise NotATensor(
-            f"a {type(asked).__name__} is no row of this recording",
-            "rows are chosen by name, or as handles with an index",
-            't.save_html("run.html", rows=["fc", t["conv2"][0, 5, 3, 3]])',
-        )
-    number = asked._recording.numbered(asked.__wrt_differential__()[0])
-    name = None if number is None else microscope.names.best(number)
-    if name is None:
-        raise NotATensor("this value has no name in the recording", "a page finds values by name", "bind it to a variable")
-    return name, asked
 
 
 def _row_seconds(y: Handle, x: Handle) -> float:

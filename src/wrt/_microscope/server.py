@@ -29,6 +29,10 @@ IDLE = 30.0  # seconds a connection may say nothing
 HTML, SCRIPT, STYLE, JSON = "text/html", "text/javascript", "text/css", "application/json"
 
 
+class PortTaken(WrtError, OSError):
+    """Somebody else listens there, or it is no port."""
+
+
 class Live:
     """A page that is being served; `close()` ends it."""
 
@@ -43,7 +47,12 @@ class Live:
     def start(self) -> None:
         """Serve, on the port it had before if it was closed: a page that is still open finds it again."""
         self.worker = Worker()
-        self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self))
+        try:
+            self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self))
+        except (OSError, OverflowError) as error:
+            raise PortTaken(
+                f"port {self.port} cannot be used", str(error), "leave port out, and a free one is found"
+            ) from None
         self.port = int(self._server.server_address[1])
         self.guard = Guard(self.port, self.token)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="wrt-live-page", daemon=True)

@@ -150,17 +150,17 @@ class Trace:
     # ---------------------------------------------------------------- to look at
 
     def show(
-        self, *, tokens: Sequence[str] = (), title: str = "", browser: bool = True, wait: bool | None = None,
-        port: int = 0, token: str | None = None,
+        self, *, target: Any = None, source: Any = None, tokens: Sequence[str] = (), title: str = "",
+        browser: bool = True, wait: bool | None = None, port: int = 0, token: str | None = None,
     ) -> Any:  # fmt: skip
         """Open the run as a page that computes what is clicked, on this machine alone.
 
-        `tokens` are the words behind whole numbers that went in. In a script it waits until Ctrl-C, at a prompt it
-        returns at once; `wait` says otherwise. `port` and `token` are random unless given.
+        It opens at `target`, `t["conv2"][0, 5, 3, 3]`, by `source`; left out, at the output by the input. `tokens` are
+        the words behind whole numbers that went in. In a script it waits until Ctrl-C, at a prompt it returns at once;
+        `wait` says otherwise. `port` and `token` are random unless given.
         """
-        return _microscope().show(
-            self, tokens=tokens, title=title, browser=browser, wait=wait, port=port, token=token
-        )
+        options = {"tokens": tokens, "title": title, "browser": browser, "wait": wait, "port": port, "token": token}
+        return _microscope().show(self, target=target, source=source, **options)
 
     def save_html(
         self, path: str | Path, *, rows: Sequence[Any] | None = None, by: Sequence[Any] = (),
@@ -176,9 +176,11 @@ class Trace:
             self, path, rows=rows, by=by, tokens=tokens, title=title, sources=sources, limit=limit
         )
 
-    def widget(self, *, tokens: Sequence[str] = (), title: str = "") -> Any:
+    def widget(
+        self, *, target: Any = None, source: Any = None, tokens: Sequence[str] = (), title: str = ""
+    ) -> Any:
         """The page in a notebook cell (Jupyter, VS Code, marimo); needs anywidget."""
-        return _microscope().widget(self, tokens=tokens, title=title)
+        return _microscope().widget(self, target=target, source=source, tokens=tokens, title=title)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return _microscope().in_notebook(self, kwargs)

@@ -9,7 +9,7 @@ from tests.beyond._models import by_loop
 from wrt import d
 from wrt._beyond import map as map_file
 from wrt._beyond.ahead import Estimate
-from wrt.errors import CannotTravel, NotATensor, Unfinished, WrongQuery, WrongShape
+from wrt.errors import CannotTravel, NotATensor, TooLarge, Unfinished, WrongQuery, WrongShape
 
 pytest.importorskip("dask")
 COUNT = 23
@@ -238,6 +238,16 @@ def test_a_flow_table_for_every_sample(net: Net, tmp_path) -> None:
         hidden = torch.relu(net.first(XS[sample : sample + 1])).detach().requires_grad_()
         g = torch.autograd.grad((net.last(hidden) ** 2).sum(), hidden)[0].abs().numpy()
         assert np.allclose(stored.array[sample, k], [g.max(), g.mean(), (g == 0).mean()], rtol=1e-12)
+
+
+def test_answers_that_do_not_fit_are_refused(net: Net) -> None:
+    with wrt.options(memory=1000), pytest.raises(TooLarge) as error:
+        wrt.map(lambda t: d(t.output)[0] / d(t.inputs[0])[0], XS, model=net)
+    assert str(error.value).splitlines() == [
+        "the answers for all samples have shape (23, 4, 6): 4.3 KiB",
+        "  1000 bytes are free for them",
+        '  write them to disk with to="answers.zarr", or keep less: take="norm"',
+    ]
 
 
 def test_a_live_model_cannot_go_to_a_cluster(net: Net) -> None:

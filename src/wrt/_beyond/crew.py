@@ -40,6 +40,7 @@ class Note:
     peak: int
     recorded: int
     bytes: int = 0
+    how: str = ""
     answer: Any = None
 
 

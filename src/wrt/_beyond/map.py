@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,11 @@ from wrt._beyond.source import cannot_travel
 from wrt._beyond.store import Store, written
 from wrt._beyond.stored import Stored
 from wrt._beyond.study import Study, Take, batch_size, check_batches, framework_of, identity, study_of
+from wrt._core import room
 from wrt._notation.trace import Trace
-from wrt.errors import NotATensor
+from wrt._run.memory import SMALL, words
+from wrt._run.options import current
+from wrt.errors import NotATensor, TooLarge
 
 Target = Store | Parts | None
 
@@ -90,7 +95,9 @@ def _run(study: Study, samples: Samples, jobs: list[tuple[Target, int, int]], cl
 
 
 def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Any:
-    whole = np.empty((len(samples), *study.shape), study.dtype)
+    shape = (len(samples), *study.shape)
+    _refuse_too_large(math.prod(shape) * study.dtype.itemsize, shape)
+    whole = np.empty(shape, study.dtype)
     jobs: list[tuple[Target, int, int]] = [(None, *span) for span in spans(len(samples), size)]
 
     def keep(number: int, answer: Any) -> None:
@@ -99,6 +106,18 @@ def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Any:
     done = _run(study, samples, jobs, client, keep)
     refuse_unfinished(done, len(jobs) - done.finished, len(jobs), "memory", lambda number: _samples(jobs[number]))
     return whole
+
+
+def _refuse_too_large(needed: int, shape: tuple[int, ...]) -> None:
+    free = current().memory
+    if free is None:
+        free = needed if needed < SMALL else int(min(import_module("psutil").virtual_memory().available, room.allowed()))
+    if needed > free:
+        raise TooLarge(
+            f"the answers for all samples have shape {shape}: {words(needed)}",
+            f"{words(free)} are free for them",
+            'write them to disk with to="answers.zarr", or keep less: take="norm"',
+        )
 
 
 def _to_zarr(study: Study, samples: Samples, size: int, client: Any, store: Store, token: str) -> Stored:

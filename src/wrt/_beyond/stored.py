@@ -30,6 +30,11 @@ class Stored:
         """Blocks that were there already."""
         return self.blocks - self.computed
 
+    @property
+    def how(self) -> str:
+        """In which way blocks were computed; empty where none was."""
+        return next((note.how for note in self.workers.values() if note.how), "")
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self.array[...], dtype=dtype)
 
@@ -39,5 +44,6 @@ class Stored:
             f"Stored  {size} in {self.blocks} blocks at {self.path}",
             f"  {self.computed} computed in {self.seconds:.1f} s, {self.found} were there already",
         ]
+        lines += [f"  {self.how}"] if self.how else []
         peaks = [f"  peak memory of {name}: {words(note.peak)}" for name, note in sorted(self.workers.items())]
         return "\n".join(lines + peaks)

@@ -20,7 +20,8 @@ from wrt.errors import WrongQuery
 
 Layout = Literal["dense", "csr"]
 COPIES = 3  # of a block that are alive at once: swept, encoded, on its way to the disk
-LAYERS = 10  # of one call of the engine: its seeds and what the operations on the way hold (measured)
+CALLS = 2.5  # times what one call of the engine is expected to take (measured)
+ONE_CALL = 14  # times a block that is computed in one call, all in all
 
 
 def to_zarr(
@@ -59,7 +60,8 @@ def write_block(source: Source, store: Store, bounds: tuple[tuple[int, int], ...
     """Compute one block and write it; what a worker runs."""
     numbers = source.block(region_of(bounds))
     written(store.opened(), region_of(bounds), numbers)
-    return replace(noted(), bytes=numbers.nbytes)
+    with source.at_work():
+        return replace(noted(), bytes=numbers.nbytes, how=source.solver().how)
 
 
 def _budget(known: Any, memory: int | None) -> int:
@@ -78,12 +80,11 @@ def _grid(derivative: Derivative, known: Any, chunks: Any, memory: int | None) -
 def _window(memory: int, call: int) -> int:
     """Bytes of a block, so that its copies and one call of the engine fit.
 
-    >>> _window(60 * 2**20, 2 * 2**20) // 2**20, _window(13 * 2**20, 2 * 2**20) // 2**20
-    (13, 1)
+    >>> _window(70 * 2**20, 10 * 2**20) // 2**20, _window(14 * 2**20, 10 * 2**20) // 2**20
+    (15, 1)
     """
-    if memory // (COPIES + LAYERS) <= call:  # a block is one call
-        return max(1, memory // (COPIES + LAYERS))
-    return (memory - LAYERS * call) // COPIES
+    left = memory - int(CALLS * call)
+    return max(1, left // COPIES if left > memory // 4 else memory // ONE_CALL)
 
 
 def _named(bounds: tuple[tuple[int, int], ...]) -> str:

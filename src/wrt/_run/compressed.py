@@ -17,13 +17,15 @@ from wrt._core.value import Value
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs, verdict
 from wrt._run.heap import give_back
+from wrt._run.mended import Extras, mend
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tally import IN_THE_BATCH
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-GUESS_SLACK = 2.0**8  # a guess is held to a tighter bound than the engine: a false alarm only costs time
+SLACK = 8  # roundings that each operation may leave; a guess is held to a tighter bound than the engine, and a false
+TYPICAL = 16  # alarm only costs time. Operations of a program that nobody counted.
 KEEP = 2**26  # bytes of seeds and indices that a warm plan may hold
 
 
@@ -35,6 +37,8 @@ class Passes:
     plan: Compressed
     array: Array
     certificate: Certificate
+    extras: Extras | None = None
+    mended: str = ""
 
     @property
     def finite(self) -> bool:
@@ -48,7 +52,10 @@ class Passes:
         if "places" not in self.plan.kept:
             self.plan.kept["places"] = _written_out(self.ask, compression.places, like)
         values = arrays.reshape(self.array, (-1,))
-        return arrays.scatter((self.ask.m, self.ask.n), self.plan.kept["places"], values, like)
+        found = arrays.scatter((self.ask.m, self.ask.n), self.plan.kept["places"], values, like)
+        if self.extras is None:
+            return found
+        return arrays.place(found, (self.extras.rows, self.extras.columns), arrays.from_numpy(self.extras.values, like))
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
@@ -59,7 +66,7 @@ class Passes:
         found = csr_array((values, columns.copy(), starts.copy()), shape=(self.ask.m, self.ask.n))
         if not values.all():
             found.eliminate_zeros()
-        return found
+        return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:
         """dy_i/dx_i, flat."""
@@ -71,7 +78,10 @@ class Passes:
             self.plan.kept["diagonal"] = arrays.index(slots[chosen], like), arrays.index(lines, like)
         slots, lines = self.plan.kept["diagonal"]
         values = arrays.gather(arrays.reshape(self.array, (-1,)), slots)
-        return arrays.scatter((self.ask.m,), lines, values, like)
+        found = arrays.scatter((self.ask.m,), lines, values, like)
+        if self.extras is None or not (own := self.extras.rows == self.extras.columns).any():
+            return found
+        return arrays.place(found, (self.extras.rows[own],), arrays.from_numpy(self.extras.values[own], like))
 
     def _compressed_rows(self) -> tuple[Any, Any, Any]:
         kept = self.plan.kept
@@ -96,12 +106,18 @@ def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:
 
 
 def sweep_compressed(
-    ask: Ask, plan: Compressed, sweeps: Sweeps, *, warm: bool = False, expected: Array | None = None
+    ask: Ask,
+    plan: Compressed,
+    sweeps: Sweeps,
+    *,
+    warm: bool = False,
+    expected: Array | None = None,
+    operations: int = TYPICAL,
 ) -> Passes | None:
     """Run the passes of the plan; None where nothing connects, or where no rung takes them.
 
     A guess is always proven, also where the user switched certificates off: without proof it would be just a guess.
-    `expected` is what the engine said of the probe already.
+    `expected` is what the engine said of the probe already; `operations` on the way from x to y each leave some roundoff.
     """
     joined = expected is not None or (warm and plan.passes > FEW and plan.way == "pull")
     try:
@@ -120,10 +136,22 @@ def sweep_compressed(
         return None
     if found is None or expected is None:
         return None
-    held = _compare(ask, plan, found, expected)
-    passes = Passes(ask, plan, found, replace(held, probe=IN_THE_BATCH) if joined else held)
+    held = _compare(ask, plan, found, expected, guess_tolerance(ask, operations))
+    passes = _proven(ask, plan, found, expected, sweeps, held)
+    if joined:
+        passes.certificate = replace(passes.certificate, probe=IN_THE_BATCH)
     _slim(ask, plan)
     return passes
+
+
+def _proven(
+    ask: Ask, plan: Compressed, found: Array, expected: Array, sweeps: Sweeps, held: Certificate
+) -> Passes:
+    better = None if held.passed else mend(ask, plan, found, expected, sweeps, held)
+    if better is None:
+        return Passes(ask, plan, found, held)
+    right, extras, mended, words = better
+    return Passes(ask, plan, right, mended, extras, words)
 
 
 def probe(ask: Ask) -> Array:
@@ -167,10 +195,9 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
     return plan.kept["weights"]
 
 
-def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certificate:
+def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array, tolerance: float) -> Certificate:
     """The probe two ways, and exact zeros in every slot that nobody owns."""
     arrays, compression = ask.y.record.backend.arrays, plan.compression
-    tolerance = guess_tolerance(ask)
     weighted = _weights(ask, plan) * arrays.reshape(found, compression.box)
     weighted = arrays.reshape(weighted, (plan.passes, compression.width))
     if plan.kept["free"] is not None:
@@ -200,7 +227,7 @@ def _by_column(ask: Ask, plan: Compressed, weighted: Array) -> Array:
     return arrays.sum_at(ask.n, plan.kept["columns"], arrays.reshape(weighted, (-1,)))
 
 
-def guess_tolerance(ask: Ask) -> float:
-    """What a right guess may differ by: roundoff of one pass, not of a wrong entry."""
+def guess_tolerance(ask: Ask, operations: int = TYPICAL) -> float:
+    """What a right guess may differ by: roundoff of one pass through so many operations, not of a wrong entry."""
     epsilon = max(ask.y.record.backend.arrays.precision(v) for v in (ask.y, *ask.x.values))
-    return min(0.05, epsilon * GUESS_SLACK)
+    return min(0.05, epsilon * SLACK * (TYPICAL + operations))

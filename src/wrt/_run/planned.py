@@ -168,13 +168,20 @@ class Planned:
             return None
         self.report.strategy, self.report.because = plan.strategy, plan.because
         self.report.certificate = found.certificate
+        if isinstance(found, Passes) and found.mended:
+            what = "the plan of last time" if known else "the guess"
+            self.report.fallbacks.append(f"{plan.strategy}: {what} was wrong {found.mended}")
         if known:
             self.report.notes.append("the plan of an earlier, identical question, proven again")
         return found
 
     def _ran(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         if isinstance(plan, Compressed):
-            return sweep_compressed(self.ask, plan, self.sweeps, warm=known, expected=self.expected)
+            operations = len(self.flow.sizes) if self.flow is not None and not known else plan.kept.get("operations", 16)
+            plan.kept["operations"] = operations
+            return sweep_compressed(
+                self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations
+            )
         if isinstance(plan, Cut) and self.flow is not None and tuple(self.flow.sizes) == plan.sizes:
             return sweep_factors(self.ask, self.linear, plan, self.flow, solve, self.report)
         return None

@@ -1,0 +1,83 @@
+"""A guess that is wrong in a few columns is put right there, and nowhere else; one that is wrong in many is dropped."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.planner.problems import row_loop
+from wrt import d
+from wrt._planner import warm
+from wrt._run import planned
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch):
+    monkeypatch.setattr(planned, "QUICK", 0.0)
+    warm.forget()
+    yield
+    warm.forget()
+
+
+def asked(strays, n=400, dtype=torch.float64):
+    """A stencil with entries outside of it: (row, column, slope)."""
+    x = torch.randn(n, dtype=dtype, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = (x.sin() + 0.5 * x.roll(1)).clone()
+    for row, column, slope in strays:
+        y[row] = y[row] + slope * x[column]
+    return y, x
+
+
+@pytest.mark.parametrize(
+    "strays",
+    [
+        [(137, 211, 1e-3)],
+        [(137, 211, 1e-3), (138, 211, 2.0), (9, 300, -1.0)],
+        [(50, 52, 1.0), (52, 50, 1.0)],
+        [(row, 77, 1.0) for row in range(100, 160)],
+        [(130, column, 0.1) for column in range(20, 36)],
+    ],
+)
+def test_only_the_columns_that_disagree_are_swept_alone(strays):
+    y, x = asked(strays)
+    truth = row_loop(y, x)
+    for _ in range(2):  # cold, then warm
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, truth, rtol=1e-12, atol=1e-12)
+        assert J.explain().strategy == "structured"
+        assert J.explain().passes < 40
+        assert J.certificate
+        assert "swept alone" in J.explain().fallbacks[0]
+    np.testing.assert_allclose((d(y) / d(x)).sparse().toarray(), truth.numpy(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close((d(y) / d(x)).diagonal(), truth.diagonal(), rtol=1e-12, atol=1e-12)
+
+
+def test_the_columns_are_named():
+    y, x = asked([(137, 211, 1e-3), (9, 300, -1.0)])
+    J = d(y) / d(x)
+    _ = J.value
+    assert J.explain().fallbacks == ("structured: the guess was wrong in 2 columns (211, 300), swept alone",)
+
+
+def test_a_guess_that_is_wrong_in_many_columns_is_dropped():
+    y, x = asked([(row, (7 * row) % 400, 0.3) for row in range(3, 390, 9)])
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+    assert J.certificate
+
+
+def test_single_precision_is_mended_too():
+    y, x = asked([(137, 211, 0.5)], dtype=torch.float32)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-5, atol=1e-6)
+    assert J.explain().strategy == "structured"
+
+
+def test_the_tolerance_grows_with_the_operations_on_the_way():
+    from wrt._run.compressed import guess_tolerance
+
+    y, x = asked([])
+    ask = (d(y) / d(x)).ask
+    assert guess_tolerance(ask, 10) < guess_tolerance(ask, 1000) < 1e-11
+    y, x = asked([], dtype=torch.float32)
+    ask = (d(y) / d(x)).ask
+    assert 1e-6 < guess_tolerance(ask, 10) < guess_tolerance(ask, 1000) <= 0.05

@@ -100,10 +100,14 @@ class Microscope:
         """How many tokens the run's sequence has; 0 where it has none."""
         return len(self.tokens) or (len(self.start.tokens) if self.start.tokens is not None else 0)
 
+    @property
+    def title(self) -> str:
+        return self._title or self.start.title
+
     def hello(self, args: dict[str, Any]) -> dict[str, Any]:
         return {
             "protocol": PROTOCOL,
-            "title": self._title or self.start.title,
+            "title": self.title,
             "framework": self.plain.framework,
             "computes": self.computes,
             "targets": self.start.targets,

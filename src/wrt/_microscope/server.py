@@ -39,7 +39,7 @@ class Live:
     def __init__(self, microscope: Microscope, *, port: int = 0, token: str | None = None) -> None:
         self.microscope = microscope
         self.token = token or secrets.token_urlsafe(32)
-        self._page = assets.live_page(str(microscope.hello({})["title"]))
+        self._page = assets.live_page(microscope.title)
         self._bundle = assets.bundle()
         self.port = port
         self.start()

@@ -30,6 +30,9 @@ def widget(microscope: Microscope) -> Any:
     class Microscoped(anywidget.AnyWidget):
         _esm, _css = found.script, found.style
 
+        def __repr__(self) -> str:
+            return f"Microscope  {microscope.title}"
+
         def close(self) -> None:
             talk.worker.close()
             super().close()

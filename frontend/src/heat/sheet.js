@@ -114,7 +114,7 @@ export function stepPlane(sheet, index, by) {
 /** What is shown at first: the first of a batch, and all channels unless they are too many to be told apart. */
 export function fixedAtFirst(shape, given) {
   const axes = axesOf(shape, given);
-  let room = 64;
+  let room = 600; // small multiples that can still be told apart
   return axes.planes
     .toReversed()
     .map((axis) => {

@@ -105,8 +105,8 @@ function Facts({ answer }) {
   const { low, high, zeros, nonfinite } = whole || answer;
   const size = (whole ? whole.data : answer.values)?.length ?? 0;
   const facts = [
-    size > 0 && `range ${short(low)} … ${short(high)}`,
-    size > 1 && `${count(zeros)} of ${count(size)} zero`,
+    size > 0 && zeros < size && `range ${short(low)} … ${short(high)}`,
+    size > 1 && (zeros === size ? "every entry is exactly zero" : `${count(zeros)} of ${count(size)} zero`),
     nonfinite > 0 && `${count(nonfinite)} not finite`,
     answer.reduced && !whole && `${answer.reduced === "sum" ? "summed" : "norm"} over the region`,
     answer.passes != null && `${answer.passes} ${answer.passes === 1 ? "pass" : "passes"}`,

@@ -228,6 +228,8 @@ function keptAxes(store) {
   return [axis(store.tensors.target.value), axis(store.tensors.source.value)];
 }
 
+const unasked = new Set(["not_requires_grad", "unwatched"]);
+
 /** What comes after the picture: gradient sizes along the path, and reasons where nothing arrived. */
 async function evidence(store, view, reply, options) {
   const missing = reply.connected === false || (reply.values !== null && reply.zeros === reply.values.length);
@@ -243,7 +245,9 @@ async function evidence(store, view, reply, options) {
   if (options.signal.aborted) return;
   batch(() => {
     store.sizes.value = sizes?.sizes ?? null;
-    if (why?.findings?.length) store.findings.value = why.findings;
+    // What the framework alone would have missed is no reason for zeros that were computed.
+    const told = (why?.findings ?? []).filter(({ cause }) => reply.connected === false || !unasked.has(cause));
+    if (told.length) store.findings.value = told;
   });
 }
 

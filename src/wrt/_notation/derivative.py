@@ -15,7 +15,7 @@ from wrt._core.value import Side, Value
 from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
-from wrt._notation.sides import columns_of, narrowed
+from wrt._notation.sides import narrowed, scattered
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt._run.row import plain_row, row_report
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from wrt._core.finding import Finding, Findings
+    from wrt._operators.check import Checked
     from wrt._operators.estimates import Estimate
     from wrt._operators.gram import Gram
     from wrt._operators.spectrum import Spectrum
@@ -177,7 +178,7 @@ class Derivative:
         if self.order > 1:
             return further.answer(self._y, self.rows, self._sides)
         if self._entries is not None:
-            return self._entries_answer()
+            return scattered(self.ask, self._entries, transposed=self._transposed)
         if self._shared is None and self.rows.size == 1 and (row := self._row()) is not None:
             return row
         shared, place = self._shared or (None, 0)
@@ -197,21 +198,6 @@ class Derivative:
         except Exception:
             return None
         return found[0] if found else None
-
-    def _entries_answer(self) -> execute.Answer:
-        """Only the rows and columns that the scattered entries touch."""
-        assert self._entries is not None
-        flat = self._entries.positions
-        m, n = self.rows.size, self._sides[0].size
-        rows, columns = (flat % m, flat // m) if self._transposed else (flat // n, flat % n)
-        used_rows, at_row = np.unique(rows, return_inverse=True)
-        used_columns, at_column = np.unique(columns, return_inverse=True)
-        some = Elements.at(self._y.shape, self.rows.positions[used_rows])
-        block = execute.answer(Ask(self._y, some, columns_of(self._sides[0], used_columns)))
-        arrays = self._y.record.backend.arrays
-        spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
-        block.array = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
-        return block
 
     @property
     def value(self) -> Any:
@@ -378,6 +364,12 @@ class Derivative:
         from wrt._notation.examined import of_derivative  # why is rarely asked, and not small
 
         return of_derivative(self._y, self.rows, self._sides[0])
+
+    def check(self) -> Checked:
+        """The derivative next to finite differences of the recorded run; needs `wrt.trace(f, x, values=True)`."""
+        from wrt._operators.check import check
+
+        return check(self._operator(), self.certificate)
 
     @property
     def certificate(self) -> Certificate | None:

@@ -1,4 +1,4 @@
-"""A denominator with an index applied to it: fewer columns of the same question."""
+"""A question with an index applied to it: fewer columns, or entries here and there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core.ask import Ask
 from wrt._core.index import Elements
 from wrt._core.value import Part, Side
+from wrt._run import execute
+
+
+def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> execute.Answer:
+    """Entries here and there, flat: only the rows and columns that they touch are swept."""
+    flat = entries.positions
+    rows, columns = (flat % ask.m, flat // ask.m) if transposed else (flat // ask.n, flat % ask.n)
+    used_rows, at_row = np.unique(rows, return_inverse=True)
+    used_columns, at_column = np.unique(columns, return_inverse=True)
+    some = Elements.at(ask.y.shape, ask.rows.positions[used_rows])
+    block = execute.answer(Ask(ask.y, some, columns_of(ask.x, used_columns)))
+    arrays = ask.y.record.backend.arrays
+    spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
+    block.array = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
+    return block
 
 
 def narrowed(side: Side, index: Any) -> Side:

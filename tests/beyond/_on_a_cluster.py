@@ -1,5 +1,7 @@
 """What happens on a cluster of two processes, told as JSON: `python -m tests.beyond._on_a_cluster folder`."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ import torch
 import wrt
 from tests.beyond._models import fails_at_row_seven, jacobian, model, slow, weights
 from wrt import d
+from wrt._cli.cluster_demo import demonstrate, network
 from wrt.errors import CannotTravel, Unfinished
 
 
@@ -115,6 +118,15 @@ def scheduler_gone(client, folder: Path) -> dict[str, object]:
     return {"words": words, "there": there, "found": again.found, "bits": bool(np.array_equal(again, here))}
 
 
+def demonstrated(client, folder: Path) -> dict[str, object]:
+    """What `wrt cluster-demo` shows once it has a cluster."""
+    run = network(300).trace()
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        agreed = demonstrate(d(run.output) / d(run.inputs[0]), client, 50, False, folder / "demo")
+    return {"agreed": agreed, "lines": output.getvalue().splitlines()}
+
+
 def main(folder: Path) -> None:
     warnings.simplefilter("ignore")
     told: dict[str, object] = {}
@@ -123,6 +135,7 @@ def main(folder: Path) -> None:
         told["same bits"] = same_bits(J)
         told["slices"] = slices(J, client)
         told["live"] = live()
+        told["demo"] = demonstrated(client, folder)
         told["poisoned"] = poisoned(folder)
         told["mapped"] = mapped(folder)
         told["worker killed"] = worker_killed(client, folder)

@@ -26,6 +26,9 @@ def test_a_cluster_answers_as_one_process_does(tmp_path: Path) -> None:
     assert max(told["slices"]["recorded"]) == 1  # a worker records once and answers many blocks
     assert told["mapped"] == {"bits": True, "computed": [4, 0]}
     assert told["worker killed"] == {"bits": True, "computed": 12}
+    assert told["demo"]["agreed"]
+    assert told["demo"]["lines"][0] == "a slice of shape (50, 10) computed 2 of 6 blocks"
+    assert "asked again: 0 blocks computed, 6 were there" in told["demo"]["lines"]
     assert told["live"]["words"].startswith("J.dask(): the graph of live tensors stays in this process")
     assert told["poisoned"]["words"].splitlines() == [
         f"1 of 4 blocks are missing in {tmp_path / 'poisoned'}",

@@ -77,14 +77,20 @@ def _shown(size: int, workers: int, rows: int, kill: bool, path: Path) -> bool:
     print(f"J has {size} x {size} entries, {size * size * 4 / 2**20:.0f} MiB")
     with wrt.local_cluster(workers) as client:
         print(f"{workers} workers at {client.scheduler.address}")
-        _slice(J, rows, client)
-        killer = _kill_soon(client, path, size // rows // 3) if kill else None
-        stored = J.to_zarr(path, chunks=(rows, -1))
-        if killer is not None:
-            killer.join()
-        print(stored)
-        again = J.to_zarr(path, chunks=(rows, -1))
-        print(f"asked again: {again.computed} blocks computed, {again.found} were there")
+        return demonstrate(J, client, rows, kill, path)
+
+
+def demonstrate(J: Any, client: Any, rows: int, kill: bool, path: Path) -> bool:
+    """A slice, all of it to disk, once more, and rows of it next to this process's own; whether they agree."""
+    size = J.shape[0]
+    _slice(J, rows, client)
+    killer = _kill_soon(client, path, size // rows // 3) if kill else None
+    stored = J.to_zarr(path, chunks=(rows, -1))
+    if killer is not None:
+        killer.join()
+    print(stored)
+    again = J.to_zarr(path, chunks=(rows, -1))
+    print(f"asked again: {again.computed} blocks computed, {again.found} were there")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory of this process, which never held the answer: {peak:.0f} MiB")
     return _agrees(J, stored, size)

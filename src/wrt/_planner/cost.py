@@ -1,14 +1,16 @@
-"""What passes cost, in seconds on one CPU thread. The rates were set by hand from timings of dense and stencil maps."""
+"""What passes cost, in seconds on one CPU thread, by rates that were fitted to timed passes (see `rates`)."""
 
 from __future__ import annotations
 
 from wrt._core.flow import Flow
+from wrt._planner.rates import shipped
 
-PER_OPERATION = 12e-6  # one operation of a batched sweep, however small the batch
-PER_PRODUCT = 1 / 3e10  # a multiplication inside a matrix product
-PER_ELEMENT = 1 / 1e9  # a number touched by a simpler operation
-PUSH = 1.3  # numbers a push touches next to a pull of the same map
-PUSH_OPERATIONS = 3  # a pull that can be differentiated, then twice as many operations
+RATES = shipped()
+PER_OPERATION = RATES.operation
+PER_PRODUCT = RATES.product
+PER_ELEMENT = RATES.element
+PUSH = RATES.push
+PUSH_OPERATIONS = RATES.push_operations
 
 
 def seconds(flow: Flow, tensors: list[int], passes: int) -> float:

@@ -12,12 +12,13 @@ from wrt.errors import WrtError
 SIDE = 24
 SHAPES = ("ring", "cross", "stripes")
 NAME = "wrt-demo.html"
+LAYERS = ("scores", "parts", "edges")  # all their elements, by the picture
 
 
 def closing(folder: Path) -> str:
     """Write the page, and say where it is; where it cannot be written, why."""
     try:
-        saved = run().save_html(folder / NAME, title="a small network on a ring")
+        saved = run().save_html(folder / NAME, rows=LAYERS, title="a small network on a ring")
     except (WrtError, OSError) as error:
         return f"no page was written: {error}"
     return (

@@ -1,6 +1,8 @@
 """A model travels as the recipe from which any process builds the same one."""
 
+import itertools
 import pickle
+import random
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import torch
 import wrt
 from tests.beyond._models import BUILT, jacobian, mlp, model, truth, weights
 from wrt import d
+from wrt._beyond.model import forget
 from wrt.errors import CannotTravel, NotATensor
 
 X = torch.linspace(-1, 1, 4, dtype=torch.float64)
@@ -89,6 +92,40 @@ def test_a_history_stays_behind() -> None:
     one = wrt.Model(lambda: lambda x: x**2, None, x * 2)
     run = pickle.loads(pickle.dumps(one)).trace()
     assert torch.equal((d(run.output) / d(run.inputs[0])).diagonal(), torch.full((3,), 4.0))
+
+
+def test_random_numbers_are_the_same_wherever_it_is_built(unchanged) -> None:
+    def build():
+        return lambda x: torch.nn.functional.dropout(x * float(np.random.rand() + random.random()), 0.5) * torch.rand(64)
+
+    model = wrt.Model(build, None, torch.ones(64))
+    with unchanged():
+        first = jacobian(model).dask(chunks=16).compute(scheduler="synchronous")
+    forget()
+    torch.rand(3)
+    again = jacobian(pickle.loads(pickle.dumps(model))).dask(chunks=16).compute(scheduler="synchronous")
+    assert first.any()
+    assert np.array_equal(first, again)
+
+
+def test_another_run_than_was_asked_about_is_refused() -> None:
+    J = jacobian(wrt.Model("tests.beyond.test_model:counts_its_builds", None, torch.ones(3))).dask()
+    forget()
+    with pytest.raises(CannotTravel) as error:
+        J.compute(scheduler="synchronous")
+    assert words(error) == [
+        "the model built in this process is not the one that was asked about",
+        "  y differs by 1.0e+00 from the run that the question was asked of, whose numbers are up to 1.0e+00",
+        "  let build(state) give the same model everywhere: no random numbers, the same files and versions",
+    ]
+
+
+BUILDS = itertools.count(1)
+
+
+def counts_its_builds():
+    factor = next(BUILDS)
+    return lambda x: x * factor
 
 
 def test_a_state_dict_keeps_its_kind() -> None:

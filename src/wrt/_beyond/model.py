@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import weakref
 from collections import Counter, OrderedDict
@@ -9,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from wrt._beyond.devices import device_here
 from wrt._beyond.fingerprint import fingerprint
@@ -66,7 +69,7 @@ class Model:
         with LOCK:
             known = _RUNS.get(self.token)
             if known is None:
-                with self.settled() as device:
+                with self.settled() as device, same_chance(self.token, list(self.settings)):
                     known = trace(self.built(device), *unpack(self.inputs, device))
                 COUNTS["recorded"] += 1
                 _RUNS[self.token] = known
@@ -119,6 +122,23 @@ def _again(build: bytes, state: Any, inputs: Any, device: str, settings: Any, to
     model.build = import_module("cloudpickle").loads(build)
     model.state, model.inputs, model.device, model.settings, model.token = state, inputs, device, settings, token
     return model
+
+
+@contextmanager
+def same_chance(token: str, names: list[str]) -> Iterator[None]:
+    """Inside, random numbers are the same in every process; afterwards generators go on where they were."""
+    seed = int(token[:8], 16)
+    before, numpys = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(travel(name).seeded(seed))
+            yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(numpys)
 
 
 def model_of(recording: Any) -> Model | None:

@@ -14,6 +14,7 @@ from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.model import COUNTS, LOCK, Model, model_of
 from wrt._beyond.question import Question, plain
 from wrt._beyond.solve import Region, Solver
+from wrt._beyond.witness import Witness, refuse_another_run, witness
 from wrt._core.protocol import random_signs
 from wrt._notation.derivative import Derivative
 from wrt._run.options import current, options
@@ -33,10 +34,11 @@ SEED = 9
 class Recipe:
     """A question about a model: plain data, the same in every process."""
 
-    def __init__(self, model: Model, question: Question, budget: int) -> None:
+    def __init__(self, model: Model, question: Question, budget: int, seen: Witness | None) -> None:
         self.model = model
         self.question = question
         self.budget = budget
+        self.seen = seen
         self.token = fingerprint(model.token, *question.key[:4], repr(question.options))
 
     @property
@@ -60,7 +62,9 @@ class Recipe:
         run = self.model.trace()
         key = (self.token, self.budget, id(run))
         if key not in _SOLVERS:
-            _SOLVERS[key] = Solver(self.question.asked(run._one), self.budget)
+            asked = self.question.asked(run._one)
+            refuse_another_run(self.seen, asked)
+            _SOLVERS[key] = Solver(asked, self.budget)
             while len(_SOLVERS) > KEPT:
                 _SOLVERS.popitem(last=False)
         return _SOLVERS[key]
@@ -112,7 +116,9 @@ Source = Recipe | Live
 def source_of(derivative: Derivative, budget: int = BUDGET) -> Source:
     """Where the blocks of a derivative come from."""
     model = model_of(plain(derivative)._y.record)
-    return Live(derivative, budget) if model is None else Recipe(model, Question.of(derivative), budget)
+    if model is None:
+        return Live(derivative, budget)
+    return Recipe(model, Question.of(derivative), budget, witness(derivative))
 
 
 def cannot_travel() -> CannotTravel:

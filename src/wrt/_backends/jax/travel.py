@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -56,3 +56,8 @@ def on(device: str | None, chosen: Settings) -> Iterator[None]:
     finally:
         if before != chosen["x64"]:
             jax.config.update("jax_enable_x64", before)
+
+
+def seeded(seed: int) -> AbstractContextManager[None]:
+    """JAX draws from keys that the program holds: the same in every process anyway."""
+    return nullcontext()

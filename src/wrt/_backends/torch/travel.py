@@ -61,3 +61,11 @@ def on(device: str | None, chosen: Settings) -> Iterator[None]:
                 yield
     finally:
         torch.set_default_dtype(before)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, random numbers follow the seed; afterwards the generators go on where they were."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

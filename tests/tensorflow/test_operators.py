@@ -41,7 +41,8 @@ def test_blocks_and_steps(asked: tuple[wrt.Derivative, np.ndarray]) -> None:
     blocks = np.stack([truth.reshape(4, 6, 4, 5)[b, :, b] for b in range(4)])
     np.testing.assert_allclose(J.block_diagonal(), blocks, rtol=1e-5, atol=1e-6)
     step = np.asarray(J.solve(tf.ones((4, 6)), damping=0.1).value).reshape(-1)
-    np.testing.assert_allclose(step, np.linalg.solve(truth.T @ truth + 0.01 * np.eye(20), truth.T @ np.ones(24)), rtol=1e-3, atol=1e-4)
+    expected = np.linalg.solve(truth.T @ truth + 0.01 * np.eye(20), truth.T @ np.ones(24))
+    np.testing.assert_allclose(step, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_finite_differences_find_a_wrong_rule() -> None:

@@ -77,8 +77,9 @@ def test_modules_are_folded_and_open_with_a_click(opened: Any) -> None:
         page.page.close()
 
 
-def large_run(nodes: int, size: int) -> dict[str, Any]:
+def large_run(nodes: int, numbers: np.ndarray[Any, Any]) -> dict[str, Any]:
     """A long chain with branches, and one large derivative: as a saved page holds them."""
+    size = len(numbers)
     with wrt.record(values=True) as t:
         x = torch.ones(3, requires_grad=True)
         y = x * 2
@@ -88,7 +89,6 @@ def large_run(nodes: int, size: int) -> dict[str, Any]:
     inputs = [[] if k == 0 else [k - 1] if k % 5 else [k - 1, max(0, k - 7)] for k in range(nodes)]
     chain = [like | {"id": k, "name": f"h#{k}", "names": [f"h#{k}"], "label": "h", "inputs": inputs[k]} for k in range(nodes)]
     names = [one["name"] for one in chain]
-    numbers = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
     square = tensor | {"name": "h#0", "shape": [size, size], "data": encode.array(numbers), "view": "matrix"}
     square["axes"] = {"rows": 0, "columns": 1, "channel": None, "batch": None, "tokens": None}
     ask = {"target": {"name": last, "index": [0]}, "source": {"name": "h#0", "index": None}, "reduce": None}
@@ -102,11 +102,30 @@ def large_run(nodes: int, size: int) -> dict[str, Any]:
     }
 
 
+def written(folder: Path, run: dict[str, Any]) -> str:
+    data = json.dumps(run).replace("<", "\\u003c")
+    (folder / "large.html").write_text(assets.file_page("large", data), encoding="utf-8", newline="")
+    return (folder / "large.html").as_uri()
+
+
+def test_a_lone_entry_is_drawn_though_it_is_smaller_than_a_pixel(opened: Any, tmp_path: Path) -> None:
+    numbers = np.zeros((1000, 1000), "float32")
+    numbers[501, 333] = -2.0
+    page = opened(written(tmp_path, large_run(3, numbers)))
+    blue = """box => { const canvas = box.querySelector("canvas");
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let seen = 0;
+        for (let i = 0; i < data.length; i += 4) seen += data[i + 2] > data[i] + 40;
+        return seen }"""
+    assert page.heat("source").evaluate(blue) >= 1
+    page.page.close()
+
+
 def test_five_thousand_nodes_and_a_million_entries_open(opened: Any, tmp_path: Path, record_property: Any) -> None:
-    data = json.dumps(large_run(5000, 1000)).replace("<", "\\u003c")
-    (tmp_path / "large.html").write_text(assets.file_page("large", data), encoding="utf-8", newline="")
+    numbers = np.random.default_rng(0).normal(size=(1000, 1000)).astype("float32")
+    address = written(tmp_path, large_run(5000, numbers))
     started = time.perf_counter()
-    page = opened((tmp_path / "large.html").as_uri())
+    page = opened(address)
     seconds = time.perf_counter() - started
     layout = float(page.page.locator(".wrt-scroll").get_attribute("data-layout"))
     assert int(page.page.locator(".wrt-scroll").get_attribute("data-boxes")) == 5000

@@ -130,7 +130,11 @@ class _Explained:
 
     def __init__(self, model: Callable[..., Any], of: Any, more: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         self.model, self.of, self.more, self.keywords = model, of, more, keywords
-        self.find: Callable[[Trace], Handle] = finder(of)
+
+    @property
+    def find(self) -> Callable[[Trace], Handle]:
+        """What is explained, in another run."""
+        return finder(self.of)
 
     def run(self, x: Any, *, values: bool = False) -> Trace:
         with kept(self.model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
@@ -53,8 +54,14 @@ def is_float(handle: Any) -> bool:
 
 def kept(*objects: Any) -> AbstractContextManager[None]:
     """Run models inside: running statistics and random states are afterwards what they were before."""
-    keepers = [keeper for one in _backends.loaded() if (keeper := _keeper(one.name)) is not None]
+    keepers = _keepers(tuple([package in sys.modules for package in _backends.FRAMEWORKS.values()]))
     return keepers[0](objects) if len(keepers) == 1 else _all(keepers, objects)
+
+
+@cache
+def _keepers(loaded: tuple[bool, ...]) -> list[Callable[[tuple[Any, ...]], AbstractContextManager[None]]]:
+    """Those of the frameworks that the program uses; a small model runs no longer than it takes to look for them."""
+    return [keeper for one in _backends.loaded() if (keeper := _keeper(one.name)) is not None]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from tests.microscope.conftest import Net
 from wrt import d
 from wrt._microscope.answer import Limits
 from wrt._microscope.encode import decoded
+from wrt._microscope.jobs import Cancelled, Job, Worker
 from wrt._microscope.model import Microscope
 from wrt.errors import NotATensor, TooLarge, UnknownName, WrongIndex, WrongQuery
 
@@ -292,3 +293,31 @@ def test_the_page_opens_where_it_is_told(run: wrt.Trace) -> None:
     assert glass.ask("hello", {})["default"] == {"target": "conv2", "source": "conv1", "index": [0, 3, 1, 0]}
     with pytest.raises(NotATensor, match="a Tensor is no value of this recording"):
         Microscope(run, target=torch.ones(2)).ask("hello", {})
+
+
+def test_real_work_tells_how_far_it_is_and_ends_when_nobody_wants_it() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = torch.softmax(x, 0) * x.sum()
+        return y
+
+    glass = Microscope(wrt.trace(f, torch.linspace(0, 1, 1500, dtype=torch.float64), values=True))
+    asked_for = {"target": side("y", [[0, 1500]]), "source": side("x"), "reduce": "norm"}
+    heard: list[tuple[int, int]] = []
+    worker = Worker()
+    told = worker.submit(lambda: glass.ask("derivative", asked_for))
+    assert told.done.wait(20)
+    assert told.error is None
+    assert told.share == 1.0
+
+    def impatient(job: Job) -> None:
+        heard.append((round(1000 * (job.share or 0)), 1000))
+        worker.cancel(job)
+
+    stopped = worker.submit(lambda: glass.ask("derivative", asked_for | {"target": side("y", [[1, 1500]])}), on_progress=impatient)
+    assert stopped.done.wait(20)
+    assert isinstance(stopped.error, Cancelled)
+    assert heard[0][0] < 1000
+    again = worker.submit(lambda: glass.ask("derivative", {"target": side("y", [3]), "source": side("x")}))
+    assert again.done.wait(20)
+    assert again.result["passes"] == 1
+    worker.close()

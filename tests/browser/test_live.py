@@ -1,5 +1,10 @@
 """The live page: several tabs, a server that goes away and comes back, work that is cancelled, a phone."""
 
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,3 +137,25 @@ def test_fingers_tap_and_pinch(run: Any, chromium: Any, built: None) -> None:
         assert page.view["from"] is None  # and nothing was selected by it
         tab.close()
     context.close()
+
+
+SCRIPT = """
+import torch
+x = torch.linspace(-1, 1, 6, dtype=torch.float64).requires_grad_()
+h = torch.sin(x)
+y = h.cumsum(0)
+"""
+
+
+def test_a_script_shown_from_the_terminal_can_be_clicked(opened: Any, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-c", "from wrt._cli.app import main; main()", "show", "script.py", "--no-browser"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        address = next(line.strip() for line in program.stderr if line.startswith("http"))
+        page = opened(address).show("y", "x").click("target", 4)
+        truth = [math.cos(-1 + 0.4 * k) if k <= 4 else 0.0 for k in range(6)]
+        np.testing.assert_allclose(page.values, truth, rtol=1e-12, atol=0)
+        page.page.close()
+        program.send_signal(signal.SIGINT)
+        program.wait(timeout=20)

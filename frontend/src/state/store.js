@@ -116,7 +116,7 @@ function askerOf(store) {
     });
   }
 
-  function lost(view) {
+  function lost(view, patience = 700) {
     store.lost.value = true;
     clearTimeout(retry);
     retry = setTimeout(async () => {
@@ -127,13 +127,13 @@ function askerOf(store) {
         store.said.value = "connected again";
         await begin(view);
       } catch (error) {
-        if (error instanceof Lost) lost(view);
+        if (error instanceof Lost) lost(view, Math.min(3000, patience * 1.3));
         else {
           batch(() => ((store.lost.value = false), (store.busy.value = false)));
           failed(error, view);
         }
       }
-    }, 700);
+    }, patience);
   }
 
   /** Ask what there is, then show what the address says or the host proposes. */

@@ -313,7 +313,8 @@ def test_real_work_tells_how_far_it_is_and_ends_when_nobody_wants_it() -> None:
         heard.append((round(1000 * (job.share or 0)), 1000))
         worker.cancel(job)
 
-    stopped = worker.submit(lambda: glass.ask("derivative", asked_for | {"target": side("y", [[1, 1500]])}), on_progress=impatient)
+    other = asked_for | {"target": side("y", [[1, 1500]])}
+    stopped = worker.submit(lambda: glass.ask("derivative", other), on_progress=impatient)
     assert stopped.done.wait(20)
     assert isinstance(stopped.error, Cancelled)
     assert heard[0][0] < 1000

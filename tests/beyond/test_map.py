@@ -8,7 +8,10 @@ import wrt
 from tests.beyond._models import by_loop
 from wrt import d
 from wrt._beyond import map as map_file
+from wrt._beyond import study as study_file
 from wrt._beyond.ahead import Estimate
+from wrt._beyond.pack import pack
+from wrt._beyond.samples import Samples
 from wrt.errors import CannotTravel, NotATensor, TooLarge, Unfinished, WrongQuery, WrongShape
 
 pytest.importorskip("dask")
@@ -134,10 +137,37 @@ def test_a_mean_over_the_batch_is_refused(net: Net) -> None:
     with pytest.raises(WrongShape) as error:
         wrt.map(lambda t: d(t.output) / d(t.inputs[0]), XS, model=lambda x: net(x).mean(), take="norm")
     assert str(error.value).splitlines() == [
-        "y has no axis of samples",
+        "y has no axis of samples in front",
         "  its shape is () for one sample and () for 4",
         '  ask for a value with one entry for each sample (a loss with reduction="none"), or write batch=1',
     ]
+
+
+def test_one_at_a_time_needs_no_axis_of_samples(net: Net) -> None:
+    found = wrt.map(lambda t: d(t.output) / d(t.inputs[0]), XS[:5], model=lambda x: net(x).mean(), take="norm", batch=1)
+    assert np.allclose(found, np.sqrt((each(net)[:5].mean(1) ** 2).sum(1)), rtol=1e-12)
+
+
+def test_samples_along_another_axis_are_refused(net: Net) -> None:
+    turned = lambda x: net(x)[:, None].transpose(0, 1)  # (1, samples, 4)
+    with pytest.raises(WrongShape, match="y has no axis of samples in front"):
+        wrt.map(lambda t: d(t.output) / d(t.inputs[0]), XS, model=turned)
+
+
+def test_a_transposed_question_is_refused(net: Net) -> None:
+    with pytest.raises(WrongShape, match="a transposed derivative is not asked in blocks or samples"):
+        wrt.map(lambda t: (d(t.output) / d(t.inputs[0])).T, XS[:1], model=net)
+
+
+def test_a_model_that_is_another_one_elsewhere_is_refused() -> None:
+    study, alone = study_file.study_of(
+        lambda t: d(t.output) / d(t.inputs[0]), Samples(XS, "torch"), wrt.Model(lambda: lambda x: x * 2), "norm"
+    )
+    study.first = pack((XS[:1],)), alone
+    study.answer((XS[:3],))
+    study.built, study.model = None, wrt.Model(lambda: lambda x: x * 3)
+    with pytest.raises(CannotTravel, match="the model built in this process is not the one that was asked about"):
+        study.answer((XS[:3],))
 
 
 # ---------------------------------------------------------------- data sets

@@ -62,7 +62,7 @@ def flow_table(places: Places, recording: Any, count: int) -> npt.NDArray[np.flo
     """(count, places, measures); zeros where no gradient arrives, NaN where samples share the value."""
     y = value_at(recording, places.loss)
     if count > 1 and not is_per_sample(y, places.loss_shape, count):
-        raise no_axis_of_samples(places.loss_shape, y.shape, count)
+        raise no_axis_of_samples("the loss", places.loss_shape, y.shape, count)
     xs = [value_at(recording, one) for one in places.at]
     arrays = recording.backend.arrays
     linear = recording.linear(y, xs)

@@ -35,10 +35,12 @@ class Batched:
 
     def __init__(self, question: Question, recording: Any, count: int) -> None:
         y, x = value_at(recording, question.y), value_at(recording, question.x)
-        if y.shape != (count, *question.rows.of[1:]):
-            raise no_axis_of_samples(question.rows.of, y.shape, count)
+        if not is_per_sample(y, question.rows.of, count):
+            raise no_axis_of_samples("y", question.rows.of, y.shape, count)
         self.question, self.count = question, count
-        self.shared = x.shape == question.columns.of and not (count == 1 and x.shape[:1] == (1,))
+        self.shared = not is_per_sample(x, question.columns.of, count)
+        if self.shared and x.shape != question.columns.of:
+            raise no_axis_of_samples("x", question.columns.of, x.shape, count)
         self.ask = Ask(y, Elements.all(y.shape), recording.side(x, Elements.all(x.shape)))
         self.arrays = recording.backend.arrays
         recording.ready(y, self.ask.x)
@@ -156,10 +158,10 @@ class Batched:
         return self.arrays.numpy(self.arrays.zeros((0,), self.ask.x.values[0])).dtype
 
 
-def no_axis_of_samples(alone: tuple[int, ...], batched: tuple[int, ...], count: int) -> WrongShape:
-    """A sum or a mean over the batch cannot be told apart into samples."""
+def no_axis_of_samples(letter: str, alone: tuple[int, ...], batched: tuple[int, ...], count: int) -> WrongShape:
+    """A sum or a mean over the batch cannot be told apart into samples; nor can samples along another axis."""
     return WrongShape(
-        "y has no axis of samples",
+        f"{letter} has no axis of samples in front",
         f"its shape is {alone} for one sample and {batched} for {count}",
         'ask for a value with one entry for each sample (a loss with reduction="none"), or write batch=1',
     )

@@ -60,6 +60,7 @@ def map(
     size = batch_size(study, samples, batch)
     check_batches(study, samples, alone, size)
     token = identity(study, samples, alone)
+    study.first = pack(samples.some(0, 1)), alone
     if to is None:
         return _in_memory(study, samples, size, client)
     if str(to).endswith(".parquet"):

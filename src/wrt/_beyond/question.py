@@ -28,6 +28,12 @@ class Question:
     def of(cls, derivative: Derivative) -> Question:
         """The question that a Derivative of a recorded run asks."""
         ask = plain(derivative).ask
+        if derivative._transposed:
+            raise WrongShape(
+                "a transposed derivative is not asked in blocks or samples",
+                f"its shape is {derivative.shape}, x's axes first",
+                "ask for d(y) / d(x), and transpose what comes back",
+            )
         part = ask.x.parts[0]
         if len(ask.x.parts) != 1 or part.into is not None or part.component:
             raise CannotTravel(

@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.flow_table import MEASURES, Places, flow_table, places_of
-from wrt._beyond.lift import Batched, mixed, no_axis_of_samples
-from wrt._beyond.model import COUNTS, LOCK, Model
+from wrt._beyond.lift import Batched, mixed
+from wrt._beyond.model import COUNTS, LOCK, Model, same_chance
 from wrt._beyond.pack import frameworks, pack, unpack
 from wrt._beyond.question import Question
 from wrt._beyond.samples import Samples
 from wrt._core.index import Shape
 from wrt._core.value import Value
 from wrt._notation.derivative import Derivative
-from wrt._notation.trace import Trace, trace
+from wrt._notation.trace import Trace, _backend_for, trace
 from wrt._run.options import Options, current, options
-from wrt.errors import NotATensor, WrongQuery
+from wrt.errors import CannotTravel, NotATensor, WrongQuery
 
 Take = Literal["value", "norm", "diagonal", "flow"]
 MOST = 1024  # samples in a batch, where nobody says otherwise
@@ -29,7 +29,7 @@ NUMBERS = 2**21  # of the larger side of all samples of a batch, likewise
 SLACK = 2.0**13  # roundings by which a sample in a batch may differ from the same sample alone
 
 
-_TRAVELS = ("model", "take", "about", "shape", "dtype", "options", "precision", "samples")
+_TRAVELS = ("model", "take", "about", "shape", "dtype", "options", "precision", "samples", "first")
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class Study:
     options: Options
     precision: float = 0.0
     samples: Samples | None = None
+    first: tuple[Any, npt.NDArray[Any]] | None = None
     built: Any = field(default=None, compare=False)
 
     def answer(self, batch: tuple[Any, ...]) -> npt.NDArray[Any]:
@@ -54,6 +55,8 @@ class Study:
             count = int(batch[0].shape[0])
             if isinstance(self.about, Places):
                 return flow_table(self.about, run._one, count)
+            if count == 1:
+                return _alone(self.about.asked(run._one), self.take)[None]
             batched = Batched(self.about, run._one, count)
             found: npt.NDArray[Any] = getattr(batched, self.take)()
             return found.reshape(count, *self.shape)
@@ -73,9 +76,25 @@ def run_of(study: Study, batch: tuple[Any, ...]) -> Trace:
         return trace(study.model, *batch)
     with study.model.settled() as device:
         if study.built is None:
-            study.built = study.model.built(device)
+            with same_chance(study.model.token, list(study.model.settings)):
+                study.built = study.model.built(device)
             COUNTS["recorded"] += 1
+            _refuse_another_model(study)
         return trace(study.built, *unpack(pack(batch), device))
+
+
+def _refuse_another_model(study: Study) -> None:
+    """The first sample again, where it was answered by another process: there the model must have been the same."""
+    if study.first is None:
+        return
+    batch, expected = study.first
+    found = study.answer(unpack(batch, None))[0]
+    if _differs(found, expected, study.precision):
+        raise CannotTravel(
+            "the model built in this process is not the one that was asked about",
+            "the first sample has another answer here",
+            "let build(state) give the same model everywhere: no random numbers, the same files and versions",
+        )
 
 
 def study_of(question: Callable[[Trace], Any], samples: Samples, model: Any, take: Take) -> tuple[Study, npt.NDArray[Any]]:
@@ -130,15 +149,20 @@ def check_batches(study: Study, samples: Samples, alone: npt.NDArray[Any], size:
     """A small batch next to the first sample alone: a model may treat them differently without mixing gradients."""
     count = min(size, 4, len(samples))
     if count < 2:
-        if size > 1 and isinstance(study.about, Question) and study.about.rows.of[:1] != (1,):
-            raise no_axis_of_samples(study.about.rows.of, study.about.rows.of, 1)
         return
     together = study.answer(samples.some(0, count))[0]
-    finite = np.isfinite(alone) & np.isfinite(together)
-    scale = float(np.max(np.abs(alone), initial=0.0, where=finite))
-    off = float(np.max(np.abs(together - alone), initial=0.0, where=finite))
-    if off > SLACK * study.precision * scale or (np.isfinite(alone) != np.isfinite(together)).any():
-        raise mixed(f"the first sample has another answer in a batch of {count} than alone: off by {off:.1e} of {scale:.1e}")
+    if _differs(together, alone, study.precision):
+        off = float(np.nanmax(np.abs(together - alone), initial=0.0))
+        raise mixed(f"the first sample has another answer in a batch of {count} than alone: off by {off:.1e}")
+
+
+def _differs(one: npt.NDArray[Any], other: npt.NDArray[Any], precision: float) -> bool:
+    """Whether two answers for one sample are further apart than rounding."""
+    if (np.isfinite(one) != np.isfinite(other)).any():
+        return True
+    finite = np.isfinite(one)
+    scale = float(np.max(np.abs(other), initial=0.0, where=finite))
+    return float(np.max(np.abs(one - other), initial=0.0, where=finite)) > SLACK * precision * scale
 
 
 def identity(study: Study, samples: Samples, alone: npt.NDArray[Any]) -> str:
@@ -150,8 +174,10 @@ def identity(study: Study, samples: Samples, alone: npt.NDArray[Any]) -> str:
 
 def framework_of(model: Any) -> str | None:
     """The framework that NumPy samples are turned into; None where it is not known or not one."""
-    known = list(model.settings) if isinstance(model, Model) else frameworks()
-    if len(known) == 1:
-        return known[0]
-    module = type(model).__module__.split(".")[0]
-    return module if module in known else None
+    if isinstance(model, Model):
+        return next(iter(model.settings)) if len(model.settings) == 1 else None
+    try:
+        found: str = _backend_for(model, (), {}).name
+    except NotATensor:
+        return None
+    return found if found in frameworks() else None

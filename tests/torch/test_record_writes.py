@@ -320,3 +320,13 @@ def test_a_tensor_made_a_leaf_inside_the_recording_is_where_gradients_enter(make
     assert torch.equal((d(y) / d(x)).value, 8 * x.detach())
     assert torch.equal((d(h)[1] / d(x)[1]).value, torch.tensor(2.0))
     assert not [finding for finding in t.why() if finding.certain and finding.cause != "mask"]
+
+
+def test_a_view_written_without_gradients_keeps_its_base_a_leaf():
+    with wrt.record() as t:
+        table = torch.nn.Embedding(5, 3, padding_idx=0)  # zeroes a row through a view, without gradients
+        y = (table(torch.tensor([1, 2, 0])) ** 2).sum()
+    expected = 2 * table.weight.detach()
+    expected[3:] = 0
+    assert torch.equal((d(y) / d(table.weight)).value, expected)
+    assert not t.why()

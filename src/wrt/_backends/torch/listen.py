@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from wrt._backends.torch.buffers import Buffer
 from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, Traits
 from wrt._backends.torch.saved import Saved
-from wrt._backends.torch.tensors import Entry, noted, noted_in_graph, tensors_in
+from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
 from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
@@ -315,7 +315,7 @@ class Listener(TorchFunctionMode):
         self.earlier[len(self.values)] = entry.number
         entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
         holder = entry.shadow if entry.shadow is not None else tensor
-        entry.node, entry.output = holder.grad_fn, holder.output_nr
+        entry.node, entry.output = node_of(holder), holder.output_nr
         self.values.append(entry)
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()

@@ -56,7 +56,7 @@ class Entry(weakref.ref[torch.Tensor]):
 
     def met_inside(self, tensor: Tensor, operation: int) -> None:
         """It was seen (bound to a name) inside the operation that gives it only now its place in the graph."""
-        self.node, self.output = tensor.grad_fn, tensor.output_nr
+        self.node, self.output = node_of(tensor), tensor.output_nr
         self.operation, self.requires_grad = operation, tensor.requires_grad
 
     @property
@@ -84,6 +84,14 @@ class Entry(weakref.ref[torch.Tensor]):
         return None
 
 
+def node_of(tensor: Tensor) -> Any:
+    """Where its history ends; None where torch refuses to say: a view taken without gradients whose base was written."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
 def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> Entry:
     """The entry of a result that the user's own graph holds: shape and dtype stay with its node until asked for."""
     entry = Entry(tensor)
@@ -99,7 +107,7 @@ def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> En
 
 def noted(tensor: Tensor, number: int, operation: int | None) -> Entry:
     """The entry of any tensor."""
-    node = tensor.grad_fn
+    node = node_of(tensor)
     if node is not None and operation is not None and tensor.layout == torch.strided:
         return noted_in_graph(tensor, number, operation, node)
     entry = Entry(tensor, _gone)

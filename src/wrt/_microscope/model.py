@@ -82,7 +82,8 @@ class Microscope:
     def named(self, asked: Any) -> tuple[str, Handle]:
         """A value of this recording by its name, or by a handle: the name that the page has for it, and the handle."""
         if isinstance(asked, str):
-            return asked, self.names.handle(asked)
+            known = self.names.number(asked)
+            return (asked if known is None else self.names.best(known) or asked), self.names.handle(asked)
         if not isinstance(asked, Handle):
             raise NotATensor(
                 f"a {type(asked).__name__} is no value of this recording",

@@ -21,22 +21,20 @@ class Names:
         self.modules = modules(graph)
         self._of: dict[int, list[str]] = {}
         self._number: dict[str, int] = {}
-        for number, name, plain in _texts(t):
+        for number, name in _texts(t):
             if number in graph.tensors and name not in self._number:
                 self._number[name] = number
                 self._of.setdefault(number, []).append(name)
-                if plain != name and name not in self._of[number]:
-                    self._of[number].append(name)
         for number, found in self._of.items():
             leaf = graph.tensors[number].node is None
             found.sort(key=self._rank if leaf else lambda name: (*self._rank(name), len(name)))
-        self.given: set[int | None] = {t._one.numbered(one.__wrt_differential__()[0]) for _, one in ends(t, "inputs")}
-        self._ends: dict[str, tuple[Handle, str]] = {}
+        self.given: set[int | None] = {_numbered(t, handle) for _, handle in ends(t, "inputs")}
+        self._ends: dict[str, Handle] = {}
         for which in ("output", "inputs"):
             for text, handle in ends(t, which):
-                at = t._one.numbered(handle.__wrt_differential__()[0])
+                at = _numbered(t, handle)
                 if at is not None and at in graph.tensors and not self.of(at) and text not in self._number:
-                    self._ends[text] = (handle, f"t.{text}")
+                    self._ends[text] = handle
                     self._number[text] = at
                     self._of[at] = [text]
 
@@ -49,11 +47,11 @@ class Names:
 
     def handle(self, name: str) -> Handle:
         """The value itself: by its name, or as what the function gave where that has none."""
-        return self._ends[name][0] if name in self._ends else self.t[name]
+        return self._ends[name] if name in self._ends else self.t[name]
 
     def python(self, name: str) -> str:
         """How a user reaches it: `t["conv1"]`, `t.output[0]`."""
-        return self._ends[name][1] if name in self._ends else f"t[{quoted(name)}]"
+        return f"t.{name}" if name in self._ends else f"t[{quoted(name)}]"
 
     def number(self, name: str) -> int | None:
         """The value behind a text; None where the graph has no such value."""
@@ -102,8 +100,12 @@ def modules(graph: Graph) -> set[str]:
     return found
 
 
-def _texts(t: Trace) -> Iterator[tuple[int, str, str]]:
-    """(value, the text for it, the name alone), as `t[...]` would read them."""
+def _numbered(t: Trace, handle: Handle) -> int | None:
+    return t._one.numbered(handle.__wrt_differential__()[0])
+
+
+def _texts(t: Trace) -> Iterator[tuple[int, str]]:
+    """Values and the texts for them, as `t[...]` would read them."""
     numbers: dict[int, int | None] = {}
     recording: Any = t._one
     for name in t.names:
@@ -114,4 +116,4 @@ def _texts(t: Trace) -> Iterator[tuple[int, str, str]]:
                 numbers[key] = recording.numbered(recording.bound(binding))
             number = numbers[key]
             if number is not None:
-                yield number, name if k == len(bindings) - 1 else f"{name}#{k}", name
+                yield number, name if k == len(bindings) - 1 else f"{name}#{k}"

@@ -13,6 +13,7 @@ import { Question, askOf, toClipboard } from "./Question.js";
 export function App({ store, theme }) {
   const root = useRef(null);
   const [help, setHelp] = useState(false);
+  const [wide, setWide] = useState(false);
   useKeptFocus(root);
   useKeys(root, store, theme, () => setHelp(true));
   const now = theme.theme.value;
@@ -21,8 +22,8 @@ export function App({ store, theme }) {
     <${Head} store=${store} theme=${theme} onHelp=${() => setHelp(true)} />
     ${store.lost.value && html`<p class="wrt-lost" role="status">the program that computes does not answer; trying again</p>`}
     ${!store.view.value && !store.trouble.value && html`<p class="wrt-opening" role="status">opening the recording …</p>`}
-    <div class="wrt-body">
-      ${store.graph.value && store.view.value && html`<${Graph} store=${store} />`}
+    <div class=${`wrt-body${wide ? " wrt-wide" : ""}`}>
+      ${store.graph.value && store.view.value && html`<${Graph} store=${store} wide=${wide} setWide=${setWide} />`}
       <div class="wrt-main">
         <${Question} store=${store} />
         ${store.trouble.value && html`<${Trouble} lines=${store.trouble.value} />`}

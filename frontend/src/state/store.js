@@ -79,11 +79,14 @@ function askerOf(store) {
   async function run(view, how) {
     running?.abort();
     const mine = (running = new AbortController());
-    const options = { signal: mine.signal, onProgress: (progress) => mine === running && (store.progress.value = progress) };
-    const late = setTimeout(
-      () => mine === running && (store.progress.value ??= { doing: "computing", share: null, left_s: null }),
-      200,
-    );
+    const onProgress = (progress) => mine === running && (store.progress.value = progress);
+    const late = setTimeout(() => store.progress.value ?? onProgress({ doing: "computing", share: null, left_s: null }), 200);
+    // Sizes and reasons come after the picture: nobody waits for them.
+    const onAnswer = () => {
+      clearTimeout(late);
+      onProgress(null);
+    };
+    const options = { signal: mine.signal, onProgress, onAnswer };
     try {
       const [target, source] = await Promise.all([tensor(view.target), tensor(view.source)]);
       if (mine !== running) return;
@@ -213,7 +216,7 @@ async function derivative(store, view, options) {
     store.findings.value = reply.finding ? [reply.finding] : [];
     store.said.value = spoken(reply, store);
   });
-  store.progress.value = null;
+  options.onAnswer();
   await evidence(store, view, reply, options);
 }
 

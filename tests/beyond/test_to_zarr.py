@@ -178,8 +178,8 @@ def test_memory_bounds_the_blocks(tmp_path) -> None:
 
 def test_an_answer_goes_on_with_the_plan_it_was_begun_with(tmp_path) -> None:
     """What may be kept in memory decides between a waist and direct sweeps, and so the last bits."""
-    J = jacobian(model(1500, 4, 1500))
-    small = np.asarray(J.to_zarr(tmp_path / "j", memory=2**16, chunks=(500, -1)))
+    J = jacobian(model(500, 1000, 16, 1000, 500))
+    small = np.asarray(J.to_zarr(tmp_path / "j", memory=2**16, chunks=(200, -1)))
     (tmp_path / "j" / "c" / "1" / "0").unlink()
     again = J.to_zarr(tmp_path / "j")
     assert np.array_equal(again, small)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.grid import grid_of
 from wrt._beyond.needs import needs
 from wrt._beyond.question import numpy_dtype
 from wrt._beyond.solve import Region
 from wrt._beyond.source import Live, Source, cannot_travel, source_of
+from wrt._core.index import Shape
 from wrt._notation.derivative import Derivative
 
 
@@ -23,7 +26,6 @@ def dask_array(derivative: Derivative, chunks: Any = "auto") -> Any:
     may ask for them, one at a time, and a scheduler with processes is refused.
     """
     arrays = needs("dask.array", "J.dask()")
-    graphs = needs("dask.highlevelgraph", "J.dask()")
     if derivative._transposed:
         return _transposed(derivative, chunks)
     source = source_of(derivative)
@@ -31,16 +33,31 @@ def dask_array(derivative: Derivative, chunks: Any = "auto") -> Any:
         raise cannot_travel()
     with source.at_work():
         grid, dtype = grid_of(derivative, chunks), numpy_dtype(derivative)
-    origin, name = f"wrt-model-{source.token}", f"wrt-{source.token}-{'x'.join(map(str, grid.largest))}"
-    layer: dict[Any, Any] = {(name, *place): (computed, origin, bounds_of(region)) for place, region in grid.regions()}
-    layer[origin] = source
-    graph = graphs.HighLevelGraph.from_collections(name, layer)
-    return arrays.Array(graph, name, grid.chunks, meta=np.empty((0,) * len(grid.shape), dtype=dtype))
+    lazy = Blocks(source, grid.shape, dtype)
+    name = f"wrt-{fingerprint(source.token, grid.chunks)}"
+    meta = np.empty((0,) * len(grid.shape), dtype=dtype)
+    return arrays.from_array(lazy, chunks=grid.chunks, name=name, asarray=False, meta=meta, getitem=computed)
 
 
-def computed(source: Source, bounds: tuple[tuple[int, int], ...]) -> npt.NDArray[Any]:
-    """One block; what a worker runs."""
-    return source.block(region_of(bounds))
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """What dask takes for an array: a shape, and a source that is one key of the graph, sent to each worker once."""
+
+    source: Source
+    shape: Shape
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, region: Region) -> npt.NDArray[Any]:
+        return self.source.block(region)
+
+
+def computed(blocks: Blocks, region: Region, *_: Any, **__: Any) -> npt.NDArray[Any]:
+    """One block; what a worker runs. Not one of dask's own getters: those it may ask for less than a block."""
+    return blocks[region]
 
 
 def region_of(bounds: tuple[tuple[int, int], ...]) -> Region:

@@ -167,7 +167,7 @@ class Listener(TorchFunctionMode):
         run, plain = func, False
         replaced: Any = None
         if enabled and not verbatim:
-            plain, replaced = twins_for(self, given, entries)
+            plain, replaced = twins_for(self, name, given, entries)
         if writes or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
             run = before_writes(self, name, func, args, kwargs)
             pure = False

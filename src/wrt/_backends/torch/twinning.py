@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 
 
 def twins_for(
-    listener: Listener, given: list[Tensor], entries: list[Entry]
+    listener: Listener, name: str, given: list[Tensor], entries: list[Entry]
 ) -> tuple[bool, dict[int, Tensor] | None]:
     """Whether the user's own graph records this call, and the twins of what it does not record."""
     plain = False
     replaced: dict[int, Tensor] | None = None
+    only_the_first = name in UNDIFFERENTIABLE_INPUTS
     for tensor, entry in zip(given, entries):
         if tensor.requires_grad:
             plain = True
+            continue
+        if only_the_first and tensor is not given[0]:
             continue
         twin = entry.shadow
         if twin is None or listener.written:

@@ -248,3 +248,40 @@ def log_sum_exp():
         return jax.scipy.special.logsumexp(x) + jnp.sum(jax.nn.softplus(x))
 
     return f, (jnp.array([0.1, 0.2, 0.7]),)
+
+
+# ---------------------------------------------------------------- inside a loop
+
+
+@show("stop_gradient")
+def a_state_cut_inside_a_scan():
+    def f(h0):
+        def step(h, _):
+            h = lax.stop_gradient(h)  # <-
+            return jnp.tanh(h * 2), h
+
+        return jnp.sum(lax.scan(step, h0, None, length=4)[0])
+
+    return f, (jnp.ones(2),)
+
+
+@show("sqrt_at_zero")
+def a_root_inside_a_scan():
+    def f(h0):
+        def step(h, x):
+            return h * 0.5 + x * jnp.sqrt(h * 0.0), None  # <-
+
+        return jnp.sum(lax.scan(step, h0, jnp.arange(5.0))[0])
+
+    return f, (jnp.ones(2),)
+
+
+@show("vanishing_chain")
+def a_state_that_shrinks_inside_a_scan():
+    def f(h0):
+        def step(h, _):
+            return jnp.tanh(h * 0.03), h  # <-
+
+        return jnp.sum(lax.scan(step, h0, None, length=30)[0])
+
+    return f, (jnp.ones(2),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from wrt._core.finding import Findings
 from wrt._core.index import Elements
@@ -11,6 +11,11 @@ from wrt._core.where import Where
 from wrt._why.question import Question, spoken
 from wrt._why.why import examine
 from wrt.errors import NotRecorded
+
+Asked: TypeAlias = tuple[Any, Value, Elements]  # the recording, a value of it, which of its elements
+LOOPS = ("scan",)
+VAGUE = ("no_derivative", "domain_edge", "invariant_output", "exploding_product", "vanishing_chain")
+"""What can be said of a loop as a whole, when the reason is in one of its lines."""
 
 
 def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
@@ -21,18 +26,32 @@ def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
     return found[0] if len(found) == 1 else Findings(tuple(f for each in found for f in each), found[0].question)
 
 
-def between(y: tuple[Any, Value, Elements], x: tuple[Any, Value, Elements]) -> Findings:
-    """The examination of one pair within one recording."""
+def between(y: Asked, x: Asked) -> Findings:
+    """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
     record = y[0]
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
         raise unknown()
     evidence = record.evidence()
+    found = _examined(evidence, numbers, y, x)
+    if hasattr(record, "laid_open") and _blames_a_loop(evidence, found):
+        with record.laid_open(y[1], x[1]) as inside:
+            if inside is not None:
+                return _examined(inside[0], inside[1:], y, x) or found
+    return found
+
+
+def _examined(evidence: Any, numbers: tuple[int, int], y: Asked, x: Asked) -> Findings:
     names = (spoken(evidence.graph, numbers[0], "y"), spoken(evidence.graph, numbers[1], "x"))
     rows = None if y[2].everything else y[2].positions.reshape(-1)
     columns = None if x[2].everything else x[2].positions.reshape(-1)
-    question = Question(evidence, *numbers, names, rows, columns, (_made(record, y[1]), _made(record, x[1])))
-    return examine(question)
+    made = _made(y[0], y[1]), _made(y[0], x[1])
+    return examine(Question(evidence, numbers[0], numbers[1], names, rows, columns, made))
+
+
+def _blames_a_loop(evidence: Any, found: Findings) -> bool:
+    loops = {node.where for node in evidence.graph.nodes if node.op in LOOPS}
+    return any(finding.where in loops and finding.cause in VAGUE for finding in found)
 
 
 def _made(record: Any, value: Value) -> Where | None:

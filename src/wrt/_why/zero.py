@@ -186,10 +186,10 @@ def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask:
         tangent = np.where(mask, random_signs(1, mask.size, 3)[0].reshape(mask.shape), 0.0)
         moved = question.evidence.push(node, place, tangent)
         for k, output in enumerate(node.outputs):
-            if output not in question.route.gradient or output in node.inputs:
+            if output not in question.route.gradient & question.route.needed or output in node.inputs:
                 continue
             cotangent = question.cotangents.get(output)
-            shift = None if moved is None else moved[k]
+            shift = None if moved is None or moved[k] is None or not np.any(moved[k]) else moved[k]  # all zero: underflow
             moves: Mask | None = (mask if key(node.op) in READS else None) if shift is None else np.asarray(shift != 0)
             support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
             if cotangent is None or not cotangent[support].any():

@@ -33,10 +33,10 @@ class JaxEvidence:
 
     events: Sequence[Event] = ()
 
-    def __init__(self, record: JaxRecord) -> None:
+    def __init__(self, record: JaxRecord, ops: list[Op] | None = None, plain: Graph | None = None) -> None:
         self.record = record
-        self.ops: list[Op] = record._recorded
-        plain = record.graph
+        self.ops: list[Op] = record._recorded if ops is None else ops
+        plain = plain or record.graph
         self.graph = Graph("jax", list(plain.nodes), plain.tensors, plain.inputs, plain.outputs)
         self.vars: dict[int, Var] = {}
         for node, op in zip(plain.nodes, self.ops, strict=True):

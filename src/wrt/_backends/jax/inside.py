@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wrt._backends.jax import compat
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
 
 MOST = 20_000  # names given to the iterations of one loop
+SHORT = 64  # iterations that an examination takes apart
 
 
 class Inside:
@@ -66,6 +68,28 @@ class Inside:
         for op in between(y, xs)[0]:
             if op.name == "while":
                 self._count(op)
+
+    @contextmanager
+    def laid_open(self, y: Var, x: Var) -> Iterator[bool]:
+        """Inside, the operations of every iteration stand in the place of short loops between x and y; False: there is none.
+
+        Afterwards the run is what it was: an examination must not change what is answered later.
+        """
+        program = self.record.program
+        before = list(program.ops)
+        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= SHORT]
+        try:
+            for op in short:
+                loop = Loop.of(op)
+                for k in range(op.params["length"]):
+                    loop.iteration(self.record, k)
+            yield bool(short)
+        finally:
+            program.ops[:] = before
+            for op in before:
+                for place, var in enumerate(op.outputs):
+                    var.op, var.output = op, place
+            program.number()
 
     def settled(self, value: Value) -> Var:
         """The Var of a Value; an iteration of a loop is laid open the first time it is asked for."""

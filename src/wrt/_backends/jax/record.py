@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -141,6 +142,16 @@ class JaxRecord:
             inputs = [v.key for v in jax.tree.leaves((self.inputs, self.keywords)) if isinstance(v, Value)]
             self._graph = plain_graph(self, self._recorded, inputs, outputs)
         return self._graph
+
+    @contextmanager
+    def laid_open(self, y: Value, x: Value) -> Iterator[tuple[JaxEvidence, int, int] | None]:
+        """Inside, short loops between x and y are the operations of their iterations, so that `why` can look at these."""
+        target, source = self.inside.settled(y), self.inside.settled(x)
+        with self.inside.laid_open(target, source) as any_loop:
+            inputs = [v.key for v in jax.tree.leaves((self.inputs, self.keywords)) if isinstance(v, Value)]
+            ops = list(self.program.ops)
+            evidence = JaxEvidence(self, ops, plain_graph(self, ops, inputs, [target])) if any_loop else None
+            yield None if evidence is None else (evidence, evidence.numbers[target], evidence.numbers[source])
 
     def evidence(self) -> JaxEvidence:
         """The run under examination, for `why` and `check`."""

@@ -83,6 +83,7 @@ def test_the_live_page_is_opened_and_waits(monkeypatch: pytest.MonkeyPatch) -> N
     from wrt._microscope.server import Live
 
     opened: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened.append)
     began: list[object] = []
     monkeypatch.setattr(Live, "wait", lambda live: (began.append(live.microscope.hello({})["default"]), live.close()))
@@ -93,3 +94,16 @@ def test_the_live_page_is_opened_and_waits(monkeypatch: pytest.MonkeyPatch) -> N
     (address,) = opened
     assert address.startswith("file:")  # the token never stands on a command line
     assert "token" not in address
+
+
+def test_no_browser_is_started_where_it_would_take_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wrt._microscope.server import Live
+
+    opened: list[str] = []
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(Live, "wait", lambda live: live.close())
+    assert show("train.py").exit_code == 0
+    assert not opened

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,29 @@ def show(
     """Serve the page on this machine; a script waits until Ctrl-C, a session goes on."""
     microscope = Microscope(t, title=title, tokens=tokens, target=target, source=source)
     live = Live(microscope, port=port, token=token)
-    print(f"{live.url}\n  on this machine alone; Ctrl-C ends it", file=sys.stderr, flush=True)  # noqa: T201 - the way in
-    if browser:
+    waits = not _interactive() if wait is None else wait
+    print(way_in(live.url, live.port, waits, os.environ), file=sys.stderr, flush=True)  # noqa: T201 - nobody else says it
+    if browser and _graphical():
         _lead_there(live.url)
-    if not _interactive() if wait is None else wait:
+    if waits:
         live.wait()
     return live
+
+
+def way_in(url: str, port: int, waits: bool, around: Mapping[str, str]) -> str:
+    """The address, how the page ends, and how to come here from elsewhere.
+
+    >>> print(way_in("http://127.0.0.1:4242/#token=x", 4242, True, {"SSH_CONNECTION": "1"}))
+    http://127.0.0.1:4242/#token=x
+      for this machine alone; Ctrl-C ends it
+      from the one you sit at: ssh -L 4242:127.0.0.1:4242 to here, then open the same address
+    """
+    lines = [url, f"  for this machine alone; {'Ctrl-C' if waits else 'close() of what show() returned'} ends it"]
+    if "SSH_CONNECTION" in around:
+        lines.append(f"  from the one you sit at: ssh -L {port}:127.0.0.1:{port} to here, then open the same address")
+    if "ipykernel" in sys.modules:
+        lines.append("  in a notebook t.widget() shows the page in its cell")
+    return "\n".join(lines)
 
 
 def save_html(
@@ -76,6 +93,11 @@ def in_marimo(t: Trace) -> Any:
 def _interactive() -> bool:
     """Whether somebody can type the next line: a prompt or a notebook."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive) or "ipykernel" in sys.modules or "marimo" in sys.modules
+
+
+def _graphical() -> bool:
+    """Whether a browser would have a window: in a bare terminal Python would start one that takes the terminal over."""
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _lead_there(url: str) -> None:

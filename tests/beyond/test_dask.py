@@ -9,6 +9,7 @@ import torch
 import wrt
 from tests.beyond._models import by_loop, jacobian, model, stencil, truth
 from wrt import d
+from wrt._beyond import solve
 from wrt._beyond.source import source_of
 from wrt.errors import CannotTravel, WrongShape
 
@@ -130,6 +131,28 @@ def test_a_narrow_waist_is_swept_once_for_all_blocks() -> None:
     assert source_of(J).solver().how.startswith("cut")
     found = J.dask(chunks=(50, -1)).compute(**HERE)
     assert np.allclose(found, truth(300, 600, 8, 600, 300), rtol=1e-10, atol=1e-14)
+
+
+def test_a_block_of_a_local_map_is_computed_from_what_lies_between(monkeypatch) -> None:
+    weight = torch.linspace(-1, 1, 9, dtype=torch.float64).reshape(1, 1, 3, 3)
+
+    def build(state: torch.Tensor):
+        def f(x: torch.Tensor) -> torch.Tensor:
+            for _ in range(3):
+                x = torch.tanh(torch.nn.functional.conv2d(x, state, padding=1))
+            return x
+
+        return f
+
+    x = torch.linspace(0, 1, 96 * 96, dtype=torch.float64).reshape(1, 1, 96, 96).sin()
+    run = wrt.Model(build, weight, x).trace()
+    monkeypatch.setattr(solve, "worth_planning", lambda ask: False)  # its stencil would answer every block
+    J = (d(run.output) / d(run.inputs[0])).dask(chunks=(1, 1, 8, 8, 1, 1, 8, 8))
+    block = J[0, 0, 40:48, 40:48, 0, 0, 48:56, 40:48].compute(**HERE)
+    y = build(weight)(x.requires_grad_())
+    for i, j in ((7, 0), (7, 7), (3, 3), (0, 0)):
+        row = torch.autograd.grad(y[0, 0, 40 + i, 40 + j], x, retain_graph=True)[0][0, 0, 48:56, 40:48]
+        assert np.allclose(block[i, j], row.numpy(), rtol=1e-12, atol=1e-16)
 
 
 def test_independence_is_zeros_and_the_identity_is_the_identity() -> None:

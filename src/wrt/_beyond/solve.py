@@ -27,7 +27,8 @@ from wrt._planner.strategies.structured import DENSE
 from wrt._run import execute, repair
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.compressed import Passes
-from wrt._run.direct import sweep_direct
+from wrt._run.cone import may_be_local, sweep_cone
+from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
@@ -149,8 +150,10 @@ class Solver:
             return arrays.numpy(execute.answer(ask).array)
         for some, linear in self._maps(ask):
             report = Report()
-            plan = choose(some, can_push=bool(linear.push_rungs), way=current().way)
-            swept = sweep_direct(some, linear, plan, report, proof="plain")
+            swept = self._local(some, linear, report)
+            if swept is None:
+                plan = choose(some, can_push=bool(linear.push_rungs), way=current().way)
+                swept = sweep_direct(some, linear, plan, report, proof="plain")
             if swept is not None:
                 refuse_if_not_holomorphic(some, linear, report)
                 array = swept.array
@@ -159,6 +162,15 @@ class Solver:
                 return arrays.numpy(array)
         execute.raise_unless_independent(ask)
         return arrays.numpy(arrays.zeros((ask.m, ask.n), ask.x.values[0]))
+
+
+    @staticmethod
+    def _local(ask: Ask, linear: Linear, report: Report) -> Swept | None:
+        """Rows and columns of a local map, by what lies between them alone; None where it is not one."""
+        if not may_be_local(ask):
+            return None
+        with afresh():
+            return sweep_cone(ask, linear, report)
 
 
 def _flat(shape: Shape, region: Region) -> Numbers | slice:

@@ -4,6 +4,7 @@ import math
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,24 @@ def run() -> Any:
     return picture()
 
 
-def test_two_tabs_look_at_different_things(run: Any, opened: Any) -> None:
-    model, x, t = run
+@pytest.fixture(scope="module")
+def live(run: Any, opened: Any) -> Iterator[Any]:
+    """One server for the tests that do not end it."""
+    with run[2].show(browser=False, wait=False) as live:
+        yield live
+
+
+def test_two_tabs_look_at_different_things(run: Any, live: Any, opened: Any) -> None:
+    model, x, _ = run
     truth = jacobian(model, x)
-    with t.show(browser=False, wait=False) as live:
-        first, second = opened(live.url), opened(live.url)
-        first.page.bring_to_front()
-        first.click("target", 0, 0)
-        second.page.bring_to_front()
-        second.click("target", 0, 2)
-        for page, row in ((first, 0), (second, 2)):
-            np.testing.assert_allclose(page.values, truth[0, row].ravel(), rtol=1e-12, atol=1e-15)
-            page.page.close()
+    first, second = opened(live.url), opened(live.url)
+    first.page.bring_to_front()
+    first.click("target", 0, 0)
+    second.page.bring_to_front()
+    second.click("target", 0, 2)
+    for page, row in ((first, 0), (second, 2)):
+        np.testing.assert_allclose(page.values, truth[0, row].ravel(), rtol=1e-12, atol=1e-15)
+        page.page.close()
 
 
 def test_a_page_finds_a_server_that_was_started_again(run: Any, opened: Any) -> None:
@@ -51,12 +58,11 @@ def test_a_page_finds_a_server_that_was_started_again(run: Any, opened: Any) -> 
     opened.complaints[:] = [one for one in opened.complaints if "ERR_CONNECTION" not in one and "ERR_EMPTY" not in one]
 
 
-def test_a_page_of_another_run_is_told_so(run: Any, opened: Any) -> None:
-    with run[2].show(browser=False, wait=False) as live:
-        page = opened(live.url.split("#")[0] + "#token=of-another-run", wait=False)
-        page.until("document.querySelector('.wrt-trouble')")
-        assert "open the link that the running program printed" in page.text(".wrt-trouble")
-        page.page.close()
+def test_a_page_of_another_run_is_told_so(live: Any, opened: Any) -> None:
+    page = opened(live.url.split("#")[0] + "#token=of-another-run", wait=False)
+    page.until("document.querySelector('.wrt-trouble')")
+    assert "open the link that the running program printed" in page.text(".wrt-trouble")
+    page.page.close()
     opened.complaints[:] = [one for one in opened.complaints if "403" not in one and "401" not in one]
 
 
@@ -87,55 +93,52 @@ def test_a_click_while_something_is_computed_takes_its_place(opened: Any) -> Non
         page.page.close()
 
 
-def test_pointing_asks_nothing(run: Any, opened: Any) -> None:
-    with run[2].show(browser=False, wait=False) as live:
-        page = opened(live.url)
-        asked: list[str] = []
-        page.page.on("request", lambda request: asked.append(request.url))
-        for column in range(8):
-            page.hover("source", 0, 0, 3, column)
-        assert asked == []
-        page.page.close()
+def test_pointing_asks_nothing(live: Any, opened: Any) -> None:
+    page = opened(live.url)
+    asked: list[str] = []
+    page.page.on("request", lambda request: asked.append(request.url))
+    for column in range(8):
+        page.hover("source", 0, 0, 3, column)
+    assert asked == []
+    page.page.close()
 
 
-def test_a_phone_shows_everything_in_one_column(run: Any, opened: Any) -> None:
-    with run[2].show(browser=False, wait=False) as live:
-        page = opened(live.url)
-        page.page.set_viewport_size({"width": 360, "height": 740})
-        page.until("document.querySelector('.wrt-body').clientWidth <= 360")
-        assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
-        places = ('[data-role="target"]', '[data-role="source"]', ".wrt-graph")
-        boxes = [page.page.locator(place).bounding_box() for place in places]
-        assert all(one["x"] >= 0 and one["x"] + one["width"] <= 360 for one in boxes)
-        assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
-        page.click("target", 0, 1)
-        assert page.view["at"] == [0, 1]
-        page.page.close()
+def test_a_phone_shows_everything_in_one_column(live: Any, opened: Any) -> None:
+    page = opened(live.url)
+    page.page.set_viewport_size({"width": 360, "height": 740})
+    page.until("document.querySelector('.wrt-body').clientWidth <= 360")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 360
+    places = ('[data-role="target"]', '[data-role="source"]', ".wrt-graph")
+    boxes = [page.page.locator(place).bounding_box() for place in places]
+    assert all(one["x"] >= 0 and one["x"] + one["width"] <= 360 for one in boxes)
+    assert boxes[0]["y"] < boxes[1]["y"] < boxes[2]["y"]
+    page.click("target", 0, 1)
+    assert page.view["at"] == [0, 1]
+    page.page.close()
 
 
-def test_fingers_tap_and_pinch(run: Any, chromium: Any, built: None) -> None:
+def test_fingers_tap_and_pinch(live: Any, chromium: Any, built: None) -> None:
     context = chromium.new_context(viewport={"width": 393, "height": 727}, has_touch=True, is_mobile=True)
-    with run[2].show(browser=False, wait=False) as live:
-        tab = context.new_page()
-        tab.goto(live.url)
-        page = Glass(tab)
-        page.heat("target").tap(position=page.spot("target", (0, 0)))
-        assert page.settled().view["at"] == [0, 0]
-        box = page.heat("source").bounding_box()
-        x, y = box["x"] + box["width"] / 2, min(box["y"] + 60, 640)
-        fingers = context.new_cdp_session(tab)
+    tab = context.new_page()
+    tab.goto(live.url)
+    page = Glass(tab)
+    page.heat("target").tap(position=page.spot("target", (0, 0)))
+    assert page.settled().view["at"] == [0, 0]
+    box = page.heat("source").bounding_box()
+    x, y = box["x"] + box["width"] / 2, min(box["y"] + 60, 640)
+    fingers = context.new_cdp_session(tab)
 
-        def move(kind: str, *places: tuple[float, float]) -> None:
-            points = [{"x": left, "y": top} for left, top in places]
-            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    def move(kind: str, *places: tuple[float, float]) -> None:
+        points = [{"x": left, "y": top} for left, top in places]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
-        move("touchStart", (x - 20, y), (x + 20, y))
-        for k in range(1, 10):
-            move("touchMove", (x - 20 - 8 * k, y), (x + 20 + 8 * k, y))
-        move("touchEnd")
-        page.until("document.querySelector('[data-role=source] .wrt-heat').classList.contains('wrt-hand')")  # zoomed in
-        assert page.view["from"] is None  # and nothing was selected by it
-        tab.close()
+    move("touchStart", (x - 20, y), (x + 20, y))
+    for k in range(1, 10):
+        move("touchMove", (x - 20 - 8 * k, y), (x + 20 + 8 * k, y))
+    move("touchEnd")
+    page.until("document.querySelector('[data-role=source] .wrt-heat').classList.contains('wrt-hand')")  # zoomed in
+    assert page.view["from"] is None  # and nothing was selected by it
+    tab.close()
     context.close()
 
 

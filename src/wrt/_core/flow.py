@@ -33,6 +33,9 @@ class Flow:
     mixing: frozenset[int] = frozenset()
     """Tensors that are a matrix times one vector: each number of theirs depends on every number of what they are made from."""
 
+    is_sum: Callable[[int], bool] = field(default=lambda tensor: False, repr=False)
+    """Whether a tensor is the plain sum of those it is made from."""
+
     @property
     def largest(self) -> int:
         return max(self.sizes)

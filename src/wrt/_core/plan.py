@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Way"]
+__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch", "Way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,30 @@ class Patches:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """One stretch of a chain: by its structure, as the sum of branches (chains of their own), or by all rows.
+
+    A branch is the tensors it passes and its own stretches; None where it leads to the end by itself.
+    """
+
+    passes: int
+    seconds: float
+    structured: Compressed | None = None
+    branches: tuple[tuple[tuple[int, ...], tuple[Stretch, ...]] | None, ...] = ()
+
+    def __str__(self) -> str:
+        if self.structured is None and not self.branches:
+            return f"{self.passes} rows"
+        return f"{self.passes} passes" + (f" in {len(self.branches)} branches" if self.branches else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """Rows are carried from y to x through `tensors`; `stretches` says how each is passed, None for by all rows."""
+    """Everything from x to y passes `tensors` in turn; `stretches` are what lies between them, from y to x."""
 
     tensors: tuple[int, ...]
     sizes: tuple[int, ...]
-    stretches: tuple[Compressed | None, ...]
+    stretches: tuple[Stretch, ...]
     passes: int
     because: str
     strategy: Literal["chain"] = "chain"

@@ -1,10 +1,13 @@
-"""Rows carried from y to x through several tensors: by a product where a stretch is structured, by pulls elsewhere."""
+"""Nested cuts: each stretch between two tensors is passed in its own way, and the stretches are multiplied.
+
+A stretch that is structured takes a few passes. One that ends in a sum (a residual) is the sum of its branches, each a
+chain of its own. Everything else is swept by all rows, carried on from where they stand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,21 +15,22 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Elements
-from wrt._core.pattern import Compression
-from wrt._core.plan import Chain, Compressed
+from wrt._core.plan import Chain, Compressed, Stretch
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
+from wrt._planner import cost
 from wrt._planner.choose import choose
-from wrt._planner.strategies.chain import pays, stretches
+from wrt._planner.strategies.chain import GAIN, stretches
 from wrt._planner.strategies.structured import structured
+from wrt._run.blocks import Blocks, dense, from_passes, full, layout, multiplied
 from wrt._run.certify import certify
 from wrt._run.compressed import Passes, seeds_of
 from wrt._run.direct import Swept
 from wrt._run.sweeps import Sweeps
 
 CALL = 2**22  # bytes of the widest tensor in one call
-FEWER = 4  # times fewer passes than rows that a structured stretch must take
+FEWER = 3  # times fewer passes than rows that a structured stretch must take
 
 
 def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
@@ -34,23 +38,60 @@ def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
     tensors = stretches(flow, ask.m, ask.n)
     if not tensors:
         return None
-    found: list[Compressed | None] = []
-    for part in _stretches(ask, flow, tensors):
-        sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report)
-        plan = _structure(part, sweeps)
-        usable = plan is not None and plan.passes * FEWER <= ask.m
-        found.append(plan if plan is not None and usable and (not found or _equation(plan.compression)) else None)
-    few = [None if plan is None else plan.passes for plan in found]
-    if not pays(flow, tensors, few, ask.m):
+    found = tuple(_planned(part, report, ask.m, split=True) for part in _parts(ask, flow, tensors))
+    each = cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
+    if sum(stretch.seconds for stretch in found) > GAIN * ask.m * each:
         return None
-    taken = sum(passes or ask.m for passes in few)
-    words = ", ".join(f"{ask.m} rows" if passes is None else f"{passes} passes" for passes in few)
+    words = ", ".join(map(str, found))
     because = f"everything passes {_counted(len(tensors))} in turn; the stretches between take {words}"
-    return Chain(tensors, tuple(flow.sizes), tuple(found), taken, because)
+    return Chain(tensors, tuple(flow.sizes), found, sum(stretch.passes for stretch in found), because)
 
 
 def _counted(number: int) -> str:
     return "one tensor" if number == 1 else f"{number} tensors"
+
+
+def _planned(part: Ask, report: Report, m: int, *, split: bool) -> Stretch:
+    """The best way through one stretch, for m rows that arrive at its end."""
+    flow = _flow(part)
+    each = 0.0 if flow is None else cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
+    by_rows = Stretch(m, m * each)
+    sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report)
+    plan = _structure(part, sweeps)
+    usable = plan is not None and (layout(plan.compression) is not None or not part.rows.everything)
+    if plan is not None and usable and plan.passes * FEWER <= m:
+        product = m * plan.passes * part.n * cost.PER_PRODUCT / max(1, part.m // plan.passes)
+        return Stretch(plan.passes, plan.passes * each + product, structured=plan)
+    if split and flow is not None and part.rows.everything and _whole(part):
+        branches = _branches(part, flow, report, m)
+        if branches is not None and branches.seconds < GAIN * by_rows.seconds:
+            return branches
+    return by_rows
+
+
+def _branches(part: Ask, flow: Flow, report: Report, m: int) -> Stretch | None:
+    """A sum as its branches; None where it is none, or where a branch would have to be swept by all rows."""
+    if not flow.is_sum(0):
+        return None
+    chains: list[tuple[tuple[int, ...], tuple[Stretch, ...]] | None] = []
+    passes, seconds = 0, part.m * part.n * cost.PER_ELEMENT
+    for summand in flow.made_from[0]:
+        if summand in flow.xs:
+            chains.append(None)
+            continue
+        value = flow.value(summand)
+        inner = None if value is None else _flow(replace(part, y=value, rows=Elements.all(value.shape)))
+        if value is None or inner is None:
+            return None
+        ask = replace(part, y=value, rows=Elements.all(value.shape))
+        tensors = stretches(inner, m, part.n, share=0.02)
+        found = tuple(_planned(each, report, m, split=False) for each in _parts(ask, inner, tensors))
+        if any(stretch.structured is None for stretch in found):
+            return None
+        chains.append((tensors, found))
+        passes += sum(stretch.passes for stretch in found)
+        seconds += sum(stretch.seconds for stretch in found)
+    return Stretch(passes, seconds, branches=tuple(chains))
 
 
 def _structure(ask: Ask, sweeps: Sweeps) -> Compressed | None:
@@ -68,22 +109,82 @@ def _structure(ask: Ask, sweeps: Sweeps) -> Compressed | None:
 
 def sweep_chain(ask: Ask, linear: Linear, plan: Chain, flow: Flow, report: Report) -> Swept | None:
     """The whole block, proven by one plain pull; None where a stretch has no answer."""
-    arrays = ask.y.record.backend.arrays
-    rows: Array | None = None  # (m, numbers of the tensor that was reached)
+    arrays: Any = ask.y.record.backend.arrays
     chunk = _chunk(ask, flow)
-    for part, stretch in zip(_stretches(ask, flow, plan.tensors), plan.stretches, strict=True):
-        sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
-        if stretch is None:
-            seeds = arrays.from_numpy(np.eye(ask.m), part.y) if rows is None else arrays.reshape(rows, (ask.m, -1))
-            rows = sweeps.sweep(seeds, "rows carried on")
-        else:
-            passes = sweeps.sweep(seeds_of(part, stretch), "rows together, of a stretch")
-            rows = None if passes is None else _carried(part, stretch, rows, passes)
-        if rows is None:
+    pending: list[Blocks] = []
+    for part, stretch in zip(_parts(ask, flow, plan.tensors), plan.stretches, strict=True):
+        if stretch.structured is None and not stretch.branches:
+            sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
+            rows = dense(arrays, multiplied(arrays, pending)) if pending else arrays.from_numpy(np.eye(ask.m), part.y)
+            carried = sweeps.sweep(rows, "rows carried on")
+            pending = [] if carried is None else [full(carried, ask.m, part.n)]
+            if carried is None:
+                return None
+            continue
+        blocks = _blocks(part, stretch, report, chunk)
+        if blocks is None:
             return None
-    assert rows is not None
-    report.certificate = certify(ask, linear, rows, report)
-    return Swept(rows, "pull", arrays.all_finite(rows))
+        pending.append(blocks)
+    found = dense(arrays, multiplied(arrays, pending))
+    report.certificate = certify(ask, linear, found, report)
+    return Swept(found, "pull", arrays.all_finite(found))
+
+
+def _blocks(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> Blocks | None:
+    """The Jacobian of a stretch that is structured, or of the sum of such."""
+    arrays: Any = part.y.record.backend.arrays
+    if stretch.structured is not None:
+        sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
+        passes = sweeps.sweep(seeds_of(part, stretch.structured), "rows together, of a stretch")
+        if passes is None or layout(stretch.structured.compression) is not None:
+            return None if passes is None else from_passes(part, stretch.structured.compression, passes)
+        return full(Passes(part, stretch.structured, passes, Certificate("none")).dense(), part.m, part.n)
+    flow = _flow(part)
+    if flow is None or not flow.is_sum(0) or len(flow.made_from[0]) != len(stretch.branches):
+        return None
+    total: Array | None = None
+    straight = 0
+    for summand, chain in zip(flow.made_from[0], stretch.branches, strict=True):
+        if chain is None:
+            straight += 1
+            continue
+        branch = _branch(part, flow, summand, chain, report, chunk)
+        if branch is None:
+            return None
+        one = dense(arrays, branch)
+        total = one if total is None else total + one
+    if total is None:
+        return None
+    if straight:
+        total = total + straight * arrays.eye_like(part.m, total)
+    return full(total, part.m, part.n)
+
+
+def _branch(
+    part: Ask, flow: Flow, summand: int, chain: tuple[tuple[int, ...], tuple[Stretch, ...]], report: Report, chunk: int | None
+) -> Blocks | None:
+    value = flow.value(summand)
+    if value is None:
+        return None
+    ask = replace(part, y=value, rows=Elements.all(value.shape))
+    inner = _flow(ask)
+    tensors, stretches_of = chain
+    if inner is None or any(tensor >= len(inner.sizes) for tensor in tensors):
+        return None
+    found = [_blocks(each, one, report, chunk) for each, one in zip(_parts(ask, inner, tensors), stretches_of, strict=True)]
+    if any(one is None for one in found):
+        return None
+    return multiplied(part.y.record.backend.arrays, [one for one in found if one is not None])
+
+
+def _flow(ask: Ask) -> Flow | None:
+    find = getattr(ask.y.record, "flow", None)
+    return None if find is None else find(ask.y, ask.x.values)
+
+
+def _whole(ask: Ask) -> bool:
+    """Whether x is all of one tensor."""
+    return len(ask.x.parts) == 1 and ask.x.parts[0].into is None and ask.x.parts[0].elements.everything
 
 
 def _chunk(ask: Ask, flow: Flow) -> int | None:
@@ -95,7 +196,7 @@ def _chunk(ask: Ask, flow: Flow) -> int | None:
     return min(max(CALL // (flow.largest * arrays.itemsize(ask.y)), 32), 256)
 
 
-def _stretches(ask: Ask, flow: Flow, tensors: tuple[int, ...]) -> Iterator[Ask]:
+def _parts(ask: Ask, flow: Flow, tensors: tuple[int, ...]) -> Iterator[Ask]:
     """One question for each stretch: all of one tensor with respect to all of the next."""
     later, rows = ask.y, ask.rows
     for tensor in tensors:
@@ -108,44 +209,3 @@ def _stretches(ask: Ask, flow: Flow, tensors: tuple[int, ...]) -> Iterator[Ask]:
 
 def _all_of(value: Value) -> Side:
     return Side(value.shape, (Part(value, Elements.all(value.shape)),))
-
-
-def _carried(ask: Ask, stretch: Compressed, rows: Array | None, passes: Array) -> Array:
-    """rows @ J of the stretch, block by block; J itself where the rows start here."""
-    arrays: Any = ask.y.record.backend.arrays  # those of a backend that can contract
-    compression = stretch.compression
-    if rows is None:
-        return Passes(ask, stretch, passes, Certificate("none")).dense()
-    equation = _equation(compression)
-    assert equation is not None
-    count = arrays.shape(rows)[0]
-    blocks = arrays.reshape(passes, compression.box)
-    found = arrays.contract(equation, arrays.reshape(rows, (count, *compression.lines)), blocks)
-    return arrays.reshape(found, (count, prod(compression.box[len(compression.lines) :])))
-
-
-def _equation(compression: Compression) -> str | None:
-    """The product with blocks as einsum writes it; None where the compression is not one of blocks.
-
-    An axis of the lines that takes one pass goes index by index with an axis of what a pass returns; one that takes as
-    many passes as it is long is summed over.
-    """
-    if compression.way != "pull" or compression.owned or len(compression.owners) != len(compression.lines):
-        return None
-    rank = len(compression.lines)
-    letters = "abcdefghijklmnopqrstuvw"
-    returned = list(letters[rank : len(compression.box)])
-    of_lines: list[str] = []
-    for axis, (table, length) in enumerate(zip(compression.owners, compression.lines, strict=True)):
-        along = [k for k, size in enumerate(table.shape) if size > 1]
-        if compression.box[axis] == length and along in ([], [axis]):
-            of_lines.append(letters[axis])
-            continue
-        if compression.box[axis] != 1 or len(along) != 1 or along[0] < rank:
-            return None
-        steps = np.diff(table.reshape(-1))
-        if table.size != length or len(set(steps.tolist())) > 1 or table.reshape(-1)[0]:
-            return None
-        of_lines.append(returned[along[0] - rank])
-    passed = "".join(letter if letter in letters[:rank] else letters[axis] for axis, letter in enumerate(of_lines))
-    return f"z{''.join(of_lines)},{passed}{''.join(returned)}->z{''.join(returned)}"

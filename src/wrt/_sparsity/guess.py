@@ -13,6 +13,7 @@ from wrt._sparsity.splits import splits
 from wrt._sparsity.structure import Structure, relate
 
 GOOD = 1.5  # a guess that holds this many times the sampled nonzeros needs no other view of the axes
+TIGHT = 2.7  # the same for a view that another view is hardly better than
 CLOSE = 4  # the same for a guess that follows every long axis: joint offsets (see `lattice`) will thin it out
 ROUNDS = 3
 
@@ -33,7 +34,7 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
         if better.volume >= best.volume:
             break
         best = better
-        if best.volume <= GOOD * observed:
+        if best.volume <= CLOSE * observed:
             break
     if not best.links:
         return None
@@ -43,11 +44,14 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
 def _best_split(samples: Samples, best: Structure) -> Structure:
     """The tightest view with one more axis; the first one in which x follows every long axis of y will do."""
     better = best
-    enough = CLOSE * int(samples.support.sum(1).max())
+    observed = int(samples.support.sum(1).max())
+    enough = CLOSE * observed
     for shapes in splits(best.y, best.x):
         tried = relate(samples, *shapes)
         if tried.volume < better.volume:
             better = tried
+            if tried.volume <= TIGHT * observed:
+                break
             followed = {link.y for link in tried.links}
             if tried.volume <= enough and all(axis in followed or length <= MOST_CLASSES for axis, length in enumerate(tried.y)):
                 break

@@ -207,6 +207,12 @@ class TorchArrays:
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         return a @ b
 
+    def eye_like(self, size: int, like: Tensor) -> Tensor:
+        return torch.eye(size, dtype=like.dtype, device=like.device)
+
+    def permute(self, array: Tensor, order: Sequence[int]) -> Tensor:
+        return array.permute(*order)
+
     def contract(self, equation: str, a: Tensor, b: Tensor) -> Tensor:
         """A product as einsum writes it."""
         return torch.einsum(equation, a, b)

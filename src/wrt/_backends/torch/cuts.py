@@ -108,7 +108,17 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         value,
         lambda: weights(y, xs, make),
         mixing,
+        lambda tensor: _is_sum(spots[tensor], made_from[tensor]),
     )
+
+
+def _is_sum(spot: Spot, sources: list[int]) -> bool:
+    """Whether a tensor is a + b, both of them of its shape and both leading to x."""
+    node, output = spot
+    if len(sources) != 2 or sources[0] == sources[1] or type(node).__name__ != "AddBackward0" or node._saved_alpha != 1:
+        return False
+    shape = node._input_metadata[output].shape
+    return all(source._input_metadata[k].shape == shape for source, k in node.next_functions)
 
 
 def _walked(start: Node, ends: set[Spot]) -> tuple[dict[Node, Sequence[Spot]], set[Node]] | None:

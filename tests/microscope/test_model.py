@@ -322,3 +322,25 @@ def test_real_work_tells_how_far_it_is_and_ends_when_nobody_wants_it() -> None:
     assert again.done.wait(20)
     assert again.result["passes"] == 1
     worker.close()
+
+
+def test_a_training_loop_opens_at_its_last_loss_by_its_data() -> None:
+    model = torch.nn.Linear(3, 2).double()
+    with wrt.record(values=True) as t:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3)
+        for _ in range(2):
+            optimizer.zero_grad()
+            weight = model.weight.detach().clone()
+            loss = (model(data) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+    glass = Microscope(t)
+    default = glass.ask("hello", {})["default"]
+    assert (default["target"], default["source"]) == ("loss", "data")
+    told = glass.ask("derivative", {"target": side("loss", []), "source": side("data")})
+    again = data.clone().requires_grad_()
+    with torch.no_grad():
+        bias = model.bias + 0.1 * model.bias.grad
+    ((again @ weight.T + bias) ** 2).mean().backward()
+    np.testing.assert_allclose(decoded(told["data"]), again.grad.numpy(), atol=1e-14)

@@ -130,18 +130,18 @@ def kind(graph: Graph, tensor: Tensor, name: str | None, names: Names) -> str:
     if tensor.node is None:
         if tensor.id in names.given:
             return "input"
-        if tensor.requires_grad and name is not None and _owned(name, names):
-            return "parameter"
+        if tensor.requires_grad and name is not None and (names.given or _owned(name, names)):
+            return "parameter"  # a function was given none of its parameters, a block of code has modules that own them
         return "input" if name is not None and tensor.id in graph.inputs and not names.given else "constant"
-    if graph.nodes[tensor.node].op.startswith("Parameter"):
-        return "parameter"
+    node = graph.nodes[tensor.node]
+    if node.op.startswith("Parameter") or (node.write is not None and name is not None and _owned(name, names)):
+        return "parameter"  # made, filled or updated within the run
     return "module-output" if name in names.modules else "value"
 
 
 def _owned(name: str, names: Names) -> bool:
-    """Whether a leaf is a parameter: a function was given none of them, a block of code has modules that own them."""
     owner, _, last = name.rpartition(".")
-    return bool(names.given) or owner in names.modules or last in ("weight", "bias", "kernel", "gamma", "beta")
+    return owner in names.modules or last in ("weight", "bias", "kernel", "gamma", "beta")
 
 
 def label(name: str | None, what: str) -> str:

@@ -51,7 +51,7 @@ def start(t: Trace, graph: Graph, names: Names) -> Start:
         target=None if target is None else best[target],
         source=None if source is None else best[source],
         index=None if target is None else _first_element(names, graph, best[target], target, tokens),
-        targets=[best[k] for k in [*([] if target is None else [target]), *(k for k in reversed(made) if k != target)]][:LISTED],
+        targets=[best[k] for k in sorted(made, key=lambda k: (k != target, _order(graph, names, k) == 2, -k))][:LISTED],
         sources=[best[k] for k in ranked][:LISTED],
         tokens=tokens,
         after=_after(graph, source),
@@ -71,9 +71,20 @@ def _target(t: Trace, graph: Graph, names: Names, made: list[int]) -> int | None
         number = t._one.numbered(value)
         if number is not None and names.best(number) is not None and is_float(graph.tensors[number].dtype):
             return number
+    for number in _losses(t):
+        if number in made:
+            return number
     read = {k for node in graph for k in node.inputs}
-    ends = [k for k in made if k not in read] or made
+    computed = [k for k in made if kind(graph, graph.tensors[k], names.best(k), names) != "parameter"]
+    ends = [k for k in computed if k not in read] or computed
     return ends[-1] if ends else None
+
+
+def _losses(t: Trace) -> Iterator[int]:
+    """What the program itself went backward from, the last first."""
+    for event in reversed(t._one.evidence().events):
+        if event.kind == "backward":
+            yield from event.values
 
 
 def _source(

@@ -62,7 +62,7 @@ class Explanation:
             tuple(report.steps),
             tuple(report.fallbacks),
             tuple(dict.fromkeys((*report.notes, *ask.y.record.notes(ask.y, ask.x)))),
-            str(report.certificate) if report.certificate else "",
+            "" if report.certificate is None else str(report.certificate),
             memory,
             sum(step.seconds for step in report.steps),
             report,

@@ -1,0 +1,76 @@
+"""A block and its proof in one compiled program: the same numbers, and no wrong batch gets through."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import wrt
+from wrt import d
+
+
+@jax.custom_batching.custom_vmap
+def twice(g):
+    return 2 * g
+
+
+@twice.def_vmap
+def wrong_in_a_batch(size, batched, g):
+    return 3 * g, batched[0]  # alone it doubles, in a batch it triples
+
+
+@jax.custom_vjp
+def doubled(x):
+    return 2 * x
+
+
+doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (twice(g),))
+
+
+def test_a_wrong_batching_rule_is_found_and_the_plain_passes_answer():
+    t = wrt.trace(lambda x: doubled(jnp.sin(x)), jnp.arange(5.0))
+    J = d(t.output) / d(t.inputs[0])
+    np.testing.assert_allclose(J.value, np.diag(2 * np.cos(np.arange(5.0))), rtol=1e-5, atol=1e-6)
+    assert "disagreed" in str(J.explain())
+    assert "one by one" in str(J.explain())
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (7, 3)], ids=["by rows", "by columns"])
+def test_one_call_is_counted_as_it_is(shape):
+    w = jnp.asarray(np.random.default_rng(0).normal(size=shape), "float32")
+    x = jnp.ones(shape[1])
+    t = wrt.trace(lambda x: jnp.tanh(w @ x), x)
+    for _ in range(2):  # the second one goes straight to the program
+        J = d(t.output) / d(t.inputs[0])
+        np.testing.assert_allclose(J.value, jax.jacrev(lambda x: jnp.tanh(w @ x))(x), rtol=1e-5, atol=1e-6)
+        assert J.explain().to_dict()["passes"] == min(shape) + 1  # and the probe
+        assert J.certificate.passed
+
+
+def test_some_rows_are_a_program_of_their_own():
+    t = wrt.trace(lambda x: jnp.outer(x, x**2), jnp.arange(1.0, 4.0))
+    J = d(t.output)[1:] / d(t.inputs[0])
+    truth = jax.jacrev(lambda x: jnp.outer(x, x**2))(jnp.arange(1.0, 4.0))[1:]
+    np.testing.assert_allclose(J.value, truth, rtol=1e-6)
+
+
+def test_what_is_not_finite_is_left_to_those_who_repair_it():
+    t = wrt.trace(jnp.sqrt, jnp.array([0.0, 1.0]))
+    np.testing.assert_allclose((d(t.output) / d(t.inputs[0])).value, [[np.inf, 0.0], [0.0, 0.5]])
+
+
+def test_options_are_respected_also_by_a_question_that_was_asked_before():
+    t = wrt.trace(jnp.tanh, jnp.arange(4.0))
+    J = lambda: d(t.output) / d(t.inputs[0])
+    J().value
+    with wrt.options(certify=False):
+        asked = J()
+        asked.value
+        assert asked.certificate.kind == "none"
+    with wrt.options(way="push"):
+        asked = J()
+        asked.value
+        assert asked.certificate.passed
+        assert asked.explain().to_dict()["steps"][0]["way"] == "push"

@@ -20,6 +20,7 @@ class Question:
     framework: str = "torch"
     on_gpu: int = 0
     """The size on a GPU; 0 leaves the question out there."""
+    order: int = 1
 
 
 def dense_rows(device: Any, n: int) -> Made:
@@ -101,6 +102,14 @@ def double_precision(device: Any, n: int) -> Made:
     return torch.sin(x * torch.tanh(x).sum() + x), x
 
 
+def loss(device: Any, n: int) -> Made:
+    """One number, to be differentiated twice."""
+    import torch
+
+    x = torch.randn(n, device=device).requires_grad_()
+    return (torch.sin(x) * x.sum() ** 2).sum(), x
+
+
 def jax_dense(device: Any, n: int) -> Made:
     import jax.numpy as jnp
 
@@ -129,6 +138,7 @@ QUESTIONS = [
     Question("a stencil, dense", stencil, 8192, 160, on_gpu=32768),
     Question("a batch, dense", batch, 8192, 160, on_gpu=32768),
     Question("convolutions", convolutions, 80, 12, on_gpu=128),
+    Question("a second derivative", loss, 8192, 128, order=2),
     Question("JAX, dense", jax_dense, 8192, 128, framework="jax"),
     Question("TensorFlow, dense", tensorflow_dense, 8192, 128, framework="tensorflow"),
 ]

@@ -16,11 +16,12 @@ from wrt._core.value import Side
 from wrt._run.certify import SEED, compare
 from wrt._run.chunk import chunk_size
 from wrt._run.execute import Answer
-from wrt._run.memory import answer_bytes
+from wrt._run.memory import SMALL, answer_bytes, free
 from wrt._run.options import current
 from wrt._run.row import ENGINE
 
 FITS = 2**30  # bytes of all answers together; larger trees are answered leaf by leaf
+PIECES = 2.2  # times the answers, while they are joined
 
 Blocks = list[Array | None]  # for each leaf (rows, its columns), None where no path leads to it
 
@@ -59,7 +60,14 @@ def _ordinary(ask: Ask) -> bool:
 def _worth_it(asks: list[Ask]) -> bool:
     """Rows by pull serve all leaves at once; columns by push would not."""
     m, n = asks[0].m, sum(ask.n for ask in asks)
-    return 0 < m <= n and current().way != "push" and sum(map(answer_bytes, asks)) <= (current().memory or FITS)
+    return 0 < m <= n and current().way != "push" and _fits(asks, sum(map(answer_bytes, asks)))
+
+
+def _fits(asks: list[Ask], needed: int) -> bool:
+    """All answers together, and the pieces that they are joined from."""
+    if needed > (current().memory or FITS):
+        return False
+    return needed < SMALL or PIECES * needed < free(asks[0].x.values[0])
 
 
 def _row(asks: list[Ask], linear: Linear, report: Report) -> Blocks:

@@ -7,11 +7,13 @@ import torch
 import wrt
 from tests.beyond._models import by_loop
 from wrt import d
+from wrt._beyond import ahead
 from wrt._beyond import map as map_file
 from wrt._beyond import study as study_file
 from wrt._beyond.ahead import Estimate
 from wrt._beyond.pack import pack
 from wrt._beyond.samples import Samples
+from wrt._run import progress
 from wrt.errors import CannotTravel, NotATensor, TooLarge, Unfinished, WrongQuery, WrongShape
 
 pytest.importorskip("dask")
@@ -319,3 +321,23 @@ def test_what_remains_after_a_change_of_pace_follows_the_latest() -> None:
     for seconds in [0.1] * 200 + [2.0] * 64:
         estimate.took(seconds)
     assert estimate.left() == pytest.approx((736 * 2.0, 736 * 2.0))
+
+
+def test_a_bar_shows_how_long_it_still_takes_and_is_the_only_one(monkeypatch) -> None:
+    monkeypatch.setattr(ahead, "watched", lambda: True)
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
+    with ahead.Ahead("100 blocks", 100) as bar:
+        for _ in range(4):
+            bar.advance(3.0)
+        assert bar._bar.tasks[0].fields["left"] == "5 min left"
+        assert bar._bar.tasks[0].completed == 4
+        assert progress.WITHIN.get()  # a block that takes long shows no bar of its own
+    assert not progress.WITHIN.get()
+
+
+def test_nobody_watching_means_no_bar(monkeypatch) -> None:
+    monkeypatch.setattr(ahead, "watched", lambda: False)
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
+    with ahead.Ahead("100 blocks", 100) as bar:
+        bar.advance(3.0)
+        assert bar._bar is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wrt._run.progress import PATIENCE, watched
+from wrt._run.progress import PATIENCE, WITHIN, watched
 
 LATEST = 64
 MANY = 3  # jobs before anything is said
@@ -74,6 +74,7 @@ class Ahead:
 
     def __enter__(self) -> Ahead:
         self._started = self._last = time.perf_counter()
+        self._within = WITHIN.set(True)
         return self
 
     def advance(self, seconds: float) -> None:
@@ -107,5 +108,6 @@ class Ahead:
         self._bar.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        WITHIN.reset(self._within)
         if self._bar is not None:
             self._bar.stop()

@@ -13,6 +13,9 @@ PATIENCE = 2.0  # seconds of work that need no bar
 LISTENER: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("wrt_progress", default=None)
 """Who else wants to hear how far the work is (what, done, of how many); what it raises ends the work."""
 
+WITHIN: ContextVar[bool] = ContextVar("wrt_progress_within", default=False)
+"""Whether the work is a part of longer work that has a bar of its own: two at once would overwrite each other."""
+
 
 class Progress:
     """Appears once the work is expected to take longer than about two seconds; gone when it ends, also by Ctrl-C."""
@@ -37,7 +40,7 @@ class Progress:
             listener(self._what, self._done, self._total)
         if self._bar is not None:
             self._bar.advance(self._task, count)
-        elif self._expected() > PATIENCE and self._done < self._total and watched():
+        elif self._expected() > PATIENCE and self._done < self._total and not WITHIN.get() and watched():
             self._show()
 
     def _expected(self) -> float:

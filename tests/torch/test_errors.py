@@ -245,7 +245,7 @@ ndarray / d(x)
     too_large: (e.TooLarge, MemoryError, """\
 the Jacobian has 1000 x 1000 entries: 3.8 MiB
   976.6 KiB are free for it
-  ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero"""),
+  ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"""),
     second_order_of_a_stranger: (e.NoPath, RuntimeError, """\
 no gradient path from stranger to y
   torch's graph of y does not contain stranger: a line between them cuts it, or y never used this tensor

@@ -15,7 +15,7 @@ from wrt.errors import TooLarge, WrtError
 __all__ = ["SMALL", "Growing", "answer_bytes", "fits", "free", "peak_bytes", "refuse_bytes", "refuse_too_large",
            "system_refusals", "words"]  # fmt: skip
 
-WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, a region J[a:b, c:d], or J.sparse() if most of it is zero"
+WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
 
 
 def peak_bytes(ask: Ask) -> int:

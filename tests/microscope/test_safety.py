@@ -312,3 +312,15 @@ def test_a_port_that_is_taken_is_refused_in_words(live: Live, run: wrt.Trace, pa
     with pytest.raises(WrtError) as caught:
         Live(Microscope(run), port=live.port)
     assert str(caught.value).splitlines()[0] == f"port {live.port} cannot be used"
+
+
+def test_a_request_hidden_in_the_body_of_another_is_not_read(live: Live) -> None:
+    here = f"127.0.0.1:{live.port}"
+    hidden = f"GET /microscope.css HTTP/1.1\r\nHost: {here}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {here}\r\nContent-Length: {len(hidden)}\r\n\r\n{hidden}".encode())
+        reply = b""
+        while piece := connection.recv(4096):
+            reply += piece
+    assert reply.startswith(b"HTTP/1.1 400")
+    assert reply.count(b"HTTP/1.1") == 1

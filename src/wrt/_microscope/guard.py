@@ -66,6 +66,12 @@ class Guard:
             return Refusal(415, "a question is JSON")
         return None
 
+    def refuses_any_body(self, headers: Message) -> Refusal | None:
+        """What is fetched is asked for in one line; anything behind it could be taken for another request."""
+        if "Content-Length" in headers or "Transfer-Encoding" in headers:
+            return Refusal(400, "a page is fetched without a body")
+        return None
+
     def refuses_body(self, headers: Message) -> Refusal | None:
         if headers.get("Transfer-Encoding") is not None or len(headers.get_all("Content-Length", [])) != 1:
             return Refusal(411, "a question says how long it is")

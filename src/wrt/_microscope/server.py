@@ -25,6 +25,7 @@ from wrt.errors import WrtError
 
 AT_ONCE = 0.2  # seconds a question may take before the page is told to come back for the answer
 CONNECTIONS = 32
+DISCARDED = 2**20  # bytes of a refused request that are thrown away before the connection is closed
 IDLE = 30.0  # seconds a connection may say nothing
 HTML, SCRIPT, STYLE, JSON = "text/html", "text/javascript", "text/css", "application/json"
 
@@ -172,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        refusal = self._refused()
+        refusal = self._refused() or self.live.guard.refuses_any_body(self.headers)
         found = self.live.static().get(self.path) if len(self.path) <= LONGEST_PATH else None
         if refusal is not None:
             self._refuse(refusal)
@@ -217,6 +218,16 @@ class _Handler(BaseHTTPRequestHandler):
                  "write": "open the address that wrt printed", "code": "refused"}  # fmt: skip
         self.close_connection = True  # what was sent and not read must not be taken for the next request
         self._send(refusal.status, encode.text({"ok": False, "error": error}).encode(), JSON)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Throw away what was sent and not read: closing on top of it would tear the refusal off the wire, too."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(0.5)
+            for _ in range(DISCARDED // 65536):
+                if not self.connection.recv(65536):
+                    break
 
     def _send(self, status: int, body: bytes, kind: str) -> None:
         self.send_response_only(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,8 @@ def programs(framework: str, *, healthy: bool) -> list:
         importlib.import_module(framework)
     except ImportError:
         return []
-    tables = [importlib.import_module(f"tests.why.{framework}_{part}").programs for part in ("programs", "shapes")]
+    parts = [path.stem for path in sorted(Path(__file__).parent.glob(f"{framework}_*.py"))]
+    tables = [importlib.import_module(f"tests.why.{part}").programs for part in parts]
     rows = [p for table in tables for p in table if (p.cause == "none") == healthy]
     return [pytest.param(framework, p, id=f"{framework}-{p}") for p in rows]
 

@@ -21,6 +21,8 @@ TAKES_LOGITS = ops(
 SOFTMAX = ops("softmax Softmax")
 SIGMOID = ops("sigmoid Sigmoid")
 RESHAPES = ops("view reshape flatten squeeze unsqueeze contiguous to float double transpose permute getitem clone Reshape")
+MODULE_HOOK = "BackwardHookFunction"
+"""What torch puts around a module that has backward hooks."""
 TIES = ops("max min maximum minimum amax amin fmax fmin reduce_max reduce_min")
 
 
@@ -49,6 +51,7 @@ def _custom(question: Question) -> Iterator[Finding]:
 
 def _hooks(question: Question) -> Iterator[Finding]:
     """A cotangent that is not the sum of what the operations after it pass back: a hook stands between."""
+    yield from _module_hooks(question)
     graph = question.evidence.graph
     for node in graph.nodes:
         if key(node.op) != "registerhook" or node.inputs[0] not in question.route.gradient:
@@ -58,11 +61,22 @@ def _hooks(question: Question) -> Iterator[Finding]:
         for value in (node.inputs[0], *behind):
             if value not in question.route.gradient or value == question.y:
                 continue
-            shown, summed = question.cotangents.get(value), _summed(question, value)
-            if shown is not None and summed is not None and _differ(shown, summed):
-                words = f"the gradient arrives as {_few(summed)} and goes on as {_few(shown)}"
+            shown, total = question.cotangents.get(value), summed(question, value)
+            if shown is not None and total is not None and _differ(shown, total):
+                words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
                 yield question.finding("hook", node, words, certain=not shown.any())
                 break
+
+
+def _module_hooks(question: Question) -> Iterator[Finding]:
+    """The same for hooks of modules, which torch puts around what the module takes and gives."""
+    noted = [e.where for e in question.evidence.events if e.kind == "module_hook" and e.where is not None]
+    for node in question.route.path if noted else ():
+        for value in node.inputs if node.op == MODULE_HOOK else ():
+            shown, total = question.cotangents.get(value), summed(question, value)
+            if shown is not None and total is not None and shown.any() and _differ(shown, total):
+                words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
+                yield question.finding("hook", noted[-1], words, certain=False)
 
 
 def _differ(shown: np.ndarray, summed: np.ndarray) -> bool:
@@ -72,7 +86,8 @@ def _differ(shown: np.ndarray, summed: np.ndarray) -> bool:
     return not np.allclose(shown, summed, rtol=1e-3, atol=1e-6 * largest)
 
 
-def _summed(question: Question, value: int) -> np.ndarray | None:
+def summed(question: Question, value: int) -> np.ndarray | None:
+    """What the operations after a value pass back to it, each by itself: its cotangent, if nobody stands between."""
     total = None
     for node in question.route.consumers(value):
         pulled = question.evidence.local(node, [question.cotangents.get(k) for k in node.outputs])

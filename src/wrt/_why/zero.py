@@ -20,6 +20,7 @@ from wrt._why.local_check import mismatch, pulls
 from wrt._why.missing import dead_end, stopped_at
 from wrt._why.paths import Stop
 from wrt._why.question import Question
+from wrt._why.wrong import MODULE_HOOK, summed
 
 Mask = npt.NDArray[np.bool_]
 MOST = 2000
@@ -37,10 +38,12 @@ READS = ops("ReadVariableOp Identity")  # what comes out is what went in, elemen
 
 @dataclass(slots=True)
 class Walk:
-    """What was met: operations with slope zero (and why), in which contributions cancel, or that cut the path."""
+    """What was met: operations with slope zero, those in which contributions cancel, after which a hook stands, or that
+    cut the path."""
 
     flat: list[Node] = field(default_factory=list)
     cancels: list[Node] = field(default_factory=list)
+    hooked: list[Node] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
@@ -138,7 +141,8 @@ def zero(question: Question) -> list[Finding]:
     """Why the elements asked about have no influence."""
     walk = Walk()
     _walk(question, walk, question.route.x, question.mask)
-    found = [_flat(question, node) for node in walk.flat]
+    found = [_hook(question, node) for node in walk.hooked]
+    found += [_flat(question, node) for node in walk.flat]
     found += [_cancel(question, node) for node in walk.cancels]
     found.sort(key=lambda finding: finding.cause == "not_indexed")  # stable: x[0] beside the x[1] that was asked about
     if walk.stops and all(finding.cause == "not_indexed" for finding in found):
@@ -174,9 +178,27 @@ def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
             continue
         back = evidence.local(node, [cotangents.get(k) for k in node.outputs])
         if _touches(back, places, mask):
-            walk.cancels.append(node)
+            (walk.hooked if _is_hooked(question, value, node, mask) else walk.cancels).append(node)
             continue
         _onward(question, walk, node, places, mask)
+
+
+def _is_hooked(question: Question, value: int, node: Node, mask: Mask) -> bool:
+    """Whether what the operations pass back does not cancel, and the engine has zeros all the same."""
+    graph = question.evidence.graph
+    registered = any(key(n.op) == "registerhook" or n.op == MODULE_HOOK for n in graph.nodes)
+    total = summed(question, value) if registered else None
+    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
+    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
+    return total is not None and bool(np.max(np.abs(total[mask]), initial=0.0) > 1e-4 * largest)
+
+
+def _hook(question: Question, node: Node) -> Finding:
+    """Zeros that no operation makes; the hook is named by the line that registered it, where that was recorded."""
+    noted = [e.where for e in question.evidence.events if e.kind == "module_hook"]
+    words = f"{node.op} passes a nonzero gradient back, and zeros go on: a hook stands between"
+    one = len({(w.file, w.line) for w in noted if w is not None}) == 1
+    return question.finding("hook", noted[-1] if noted else node, words, certain=one)
 
 
 def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:

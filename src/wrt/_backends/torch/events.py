@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from functools import wraps
 from types import FrameType
 from typing import Any
 
@@ -21,6 +22,8 @@ from wrt._backends.torch.twins import is_twin_source
 from wrt._core.evidence import Event
 from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
+
+MODULE_HOOKS = ("register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook")
 
 
 class Events:
@@ -123,6 +126,32 @@ def parameters() -> Undo:
         torch.nn.Parameter.__new__ = original
 
     torch.nn.Parameter.__new__ = new
+    return undo
+
+
+@stands_in
+def module_hooks() -> Undo:
+    """Hooks that modules will put into the graph when they are called: remember who asked for them."""
+    base: Any = torch.nn.Module
+    originals = {name: base.__dict__[name] for name in MODULE_HOOKS if name in base.__dict__}
+
+    def noting(original: Any) -> Any:
+        @wraps(original)
+        def register(self: Any, *args: Any, **kwargs: Any) -> Any:
+            handle = original(self, *args, **kwargs)
+            recording = here()
+            if recording is not None:
+                recording.events.note("module_hook", sys._getframe(1))
+            return handle
+
+        return register
+
+    def undo() -> None:
+        for name, original in originals.items():
+            setattr(base, name, original)
+
+    for name, original in originals.items():
+        setattr(base, name, noting(original))
     return undo
 
 

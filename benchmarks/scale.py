@@ -2,12 +2,14 @@
 
     python -m benchmarks scale
 
-What is measured is CPU time of the rows of one token's hidden state, one thread. The page's own formula is used, read from
-the page: a change there is checked here.
+What is measured is CPU time of the rows of one token's hidden state, one thread; then blocks of work by real processes that are
+killed. The page's own functions are used, read from the page: a change there is checked here.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import sys
 import time
@@ -17,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.scale_workers import really
 from wrt import d
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -27,11 +30,11 @@ ROUNDS = 5
 
 
 def model_of_the_page() -> dict[str, Any]:
-    """The functions of the first block of the page."""
-    block = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
+    """All that the page defines; what it prints is not shown."""
     names: dict[str, Any] = {}
-    exec(compile(block[1], str(PAGE), "exec"), names)
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+            exec(compile(block, str(PAGE), "exec"), names)
     return names
 
 
@@ -78,7 +81,8 @@ def measured(width: int, layers: int, tokens: int) -> float:
 def main() -> int:
     """Every size, foretold and measured."""
     torch.set_num_threads(1)
-    pull_flops = model_of_the_page()["pull_flops"]
+    page = model_of_the_page()
+    pull_flops = page["pull_flops"]
     flops = [w * pull_flops(12 * w * w * layers, layers, w, tokens) for w, layers, tokens in SIZES]
     took = [measured(*size) for size in SIZES]
     rate = flops[FITTED] / took[FITTED]
@@ -90,7 +94,21 @@ def main() -> int:
         worst = max(worst, ratio, 1 / ratio)
         print(f"{width:6} {layers:7} {tokens:7} {operations / rate:9.3f}s {seconds:9.3f}s {ratio:6.2f}")
     print(f"furthest from the truth: {worst:.2f}x (limit {LIMIT}x)")
+    workers(page["simulate"])
     return 0
+
+
+def workers(simulate: Any) -> None:
+    """Blocks of a twentieth of a second, lives of three seconds: real processes, and what the page's simulation says."""
+    for count in (1, 2, 4):
+        case = {"blocks": 80 * count, "seconds": 0.05, "workers": count, "mean_life": 3.0, "back_after": 0.4}
+        said = [simulate(**case, seed=seed) for seed in range(200)]
+        hours, lost = (sorted(column) for column in zip(*said, strict=True))
+        real = [really(**case, seed=seed) for seed in range(3)]
+        mean = sum(took for took, _ in real) / len(real)
+        deaths = sum(died for _, died in real) / len(real)
+        told = f"{sum(hours) / len(hours):.1f} s ({hours[5]:.1f} to {hours[-6]:.1f}), {sum(lost) / len(lost):.1f} lost"
+        print(f"{count} workers: simulated {told}; real processes {mean:.1f} s, {deaths:.1f} lost")
 
 
 if __name__ == "__main__":

@@ -68,15 +68,9 @@ class Blocks:
         if lines * max(y.size, x.size) * np.dtype(y.dtype).itemsize > MOST_BYTES:
             return None
         places = np.arange(y.size) if rows is None else rows
-        given = jax.device_put((places, weights[0].astype(np.float32)))
-        everything = rows is None
-        if way == "pull":
-            leaves, structure = jax.tree.flatten(linear.linearized())
-            by_rows = _by_rows(structure, y.shape, y.dtype, everything)
-            return lambda: by_rows(*given, *leaves)
-        xs, others = jax.device_put(linear.numbers())
-        by_columns = _by_columns(linear.segment.template, everything)
-        return lambda: by_columns(*given, xs, others)
+        given = jax.device_put((places, weights[0].astype(np.float32), *linear.numbers()))
+        program = (_by_rows if way == "pull" else _by_columns)(linear.segment.template, rows is None)
+        return lambda: program(*given)
 
 
 class Row:
@@ -106,14 +100,14 @@ def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=256)
-def _by_rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Callable[..., Any]:
-    def program(places: Array, weights: Array, *leaves: Array) -> Any:
-        pull = jax.tree.unflatten(structure, leaves)
+def _by_rows(template: Template, everything: bool) -> Callable[..., Any]:
+    def program(places: Array, weights: Array, xs: Sequence[Array], others: Sequence[Array]) -> Any:
+        made, pull = jax.vjp(lambda x: template([x], others), *xs)
         rows = jnp.arange(len(weights)) if everything else places
-        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(rows)
+        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, made.shape, made.dtype)))(rows)
         block = block.reshape(len(weights), -1)
         times = lambda rows, u: jnp.matmul(u, rows, precision="highest")
-        return block, _proven(block, times, None if everything else places, weights, pull, shape, dtype)
+        return block, _proven(block, times, None if everything else places, weights, pull, made.shape, made.dtype)
 
     return jax.jit(program)
 

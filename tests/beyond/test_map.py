@@ -283,8 +283,13 @@ def test_answers_that_do_not_fit_are_refused(net: Net) -> None:
 
 
 def test_a_live_model_cannot_go_to_a_cluster(net: Net) -> None:
-    with pytest.raises(CannotTravel):
+    with pytest.raises(CannotTravel) as error:
         wrt.map(lambda t: d(t.output) / d(t.inputs[0]), XS, model=net, client=object())
+    assert str(error.value).splitlines() == [
+        "wrt.map: the graph of live tensors stays in this process",
+        "  the workers are other processes, and a live graph cannot be sent",
+        "  write model=wrt.Model(build, state); or client=None to compute here",
+    ]
 
 
 def test_a_model_that_travels_is_built_once(net: Net) -> None:

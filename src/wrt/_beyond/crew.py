@@ -101,7 +101,7 @@ def perform(
             _here_and_now(work, source, jobs, done, ahead, keep)
         else:
             if isinstance(source, Live):
-                raise cannot_travel()
+                raise cannot_travel("J.to_zarr()", "; or client=None to compute here")
             address = client.scheduler.address
             try:
                 _by_workers(work, source, jobs, done, ahead, _Crew(client, loaded, keep))

@@ -55,7 +55,7 @@ def map(
         raise NotATensor("the data set is empty", "there is no sample to ask about", "give at least one sample")
     client = chosen(client)
     if client is not None and not isinstance(model, Model):
-        raise cannot_travel()
+        raise cannot_travel("wrt.map", "; or client=None to compute here")
     study, alone = study_of(question, samples, model, take)
     size = batch_size(study, samples, batch)
     check_batches(study, samples, alone, size)

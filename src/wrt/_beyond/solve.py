@@ -82,11 +82,6 @@ class Solver:
         arrays = self.asked.ask.y.record.backend.arrays
         return arrays.numpy(arrays.matmul(_some(arrays, last, rows, 0), _some(arrays, first, columns, 1)))
 
-    def csr(self) -> csr_array | None:
-        """All nonzeros, where a structure gives them without a dense block; otherwise None."""
-        self._look()
-        return self._rows
-
     # ---------------------------------------------------------------- once for all blocks
 
     def _look(self) -> None:

@@ -121,11 +121,13 @@ def source_of(derivative: Derivative, budget: int = BUDGET) -> Source:
     return Recipe(model, Question.of(derivative), budget, witness(derivative))
 
 
-def cannot_travel() -> CannotTravel:
+def cannot_travel(what: str = "J.dask()", otherwise: str = "") -> CannotTravel:
+    """What to write instead of sending a live graph; `otherwise` is a way that stays in this process."""
+    model = "t = wrt.Model(build, state, x).trace(), then d(t.output) / d(t.inputs[0])"
     return CannotTravel(
-        "J.dask(): the graph of live tensors stays in this process",
+        f"{what}: the graph of live tensors stays in this process",
         "the workers are other processes, and a live graph cannot be sent",
-        "write t = wrt.Model(build, state, x).trace(), then (d(t.output) / d(t.inputs[0])).dask()",
+        f"write {'model=wrt.Model(build, state)' if what == 'wrt.map' else model}{otherwise}",
     )
 
 

@@ -54,7 +54,7 @@ function Head({ store, theme, onHelp }) {
     <span class="wrt-mark-name">wrt</span>
     <h1>${hello?.title ?? "microscope"}</h1>
     ${hello && html`<span class="wrt-framework">${hello.framework}${hello.computes === false ? " · saved" : ""}</span>`}
-    ${hello?.note && html`<span class="wrt-framework wrt-hello-note">${hello.note}</span>`}
+    ${hello?.note && html`<span class="wrt-framework wrt-hello-note" title=${hello.note}>${hello.note}</span>`}
     <nav>${step(-1, "back", "←")}${step(1, "forward", "→")}
       <button type="button" aria-label=${`switch to ${theme.theme.value === "dark" ? "light" : "dark"}`} title="dark or light"
           onClick=${theme.toggle}>${theme.theme.value === "dark" ? "☀" : "☾"}</button>

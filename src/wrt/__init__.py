@@ -18,17 +18,27 @@ if TYPE_CHECKING:
     from wrt._notation.joined import joined
     from wrt._notation.notebook import load_ipython_extension
     from wrt._notation.why import check, explain_cause, why
+    from wrt._operators.check import Checked
+    from wrt._operators.estimates import Estimate
+    from wrt._operators.gram import Gram
+    from wrt._operators.spectrum import Spectrum
+    from wrt._operators.steps import Solved
     from wrt._study.field import Field, receptive_field
     from wrt._study.flow import Flow, flow
     from wrt._study.steering import Steered, steer
     from wrt._study.watching import Watch, watch
 
 _WHEN_ASKED = {
+    "Checked": "_operators.check",
+    "Estimate": "_operators.estimates",
     "Field": "_study.field",
     "Finding": "_core.finding",
     "Findings": "_core.finding",
     "Flow": "_study.flow",
+    "Gram": "_operators.gram",
     "Model": "_beyond.model",
+    "Solved": "_operators.steps",
+    "Spectrum": "_operators.spectrum",
     "Steered": "_study.steering",
     "Stored": "_beyond.stored",
     "Watch": "_study.watching",
@@ -47,14 +57,19 @@ _WHEN_ASKED = {
 """What most programs never use is imported when it is first named: `import wrt` stays light."""
 
 __all__ = [
+    "Checked",
     "Derivative",
     "Differential",
+    "Estimate",
     "Field",
     "Finding",
     "Findings",
     "Flow",
+    "Gram",
     "Handle",
     "Model",
+    "Solved",
+    "Spectrum",
     "Steered",
     "Stored",
     "Trace",

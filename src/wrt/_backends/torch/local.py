@@ -22,6 +22,12 @@ ELEMENTWISE = frozenset(
         "Reciprocal Clone Erf Log1P Expm1 Add Sub Mul Div Pow"
     ).split()
 )
+BY_RESULT: dict[str, Any] = {
+    "TanhBackward0": torch.ops.aten.tanh_backward.default,
+    "SigmoidBackward0": torch.ops.aten.sigmoid_backward.default,
+    "ReluBackward0": lambda g, result: torch.ops.aten.threshold_backward.default(g, result.expand_as(g), 0),
+}
+"""Backwards that need only the result, and so only a patch of it; the others are asked for the slope of everything."""
 SAME_NUMBERS = ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0", "SqueezeBackward")
 FORWARD: dict[int, Any] = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 TRANSPOSED: dict[int, Any] = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
@@ -30,7 +36,7 @@ TRANSPOSED: dict[int, Any] = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F
 class Layer:
     """One tensor of the run: the operation that made it, and those of its inputs that lead to x."""
 
-    __slots__ = ("name", "node", "shape", "sources", "spot", "weight")
+    __slots__ = ("name", "node", "shape", "sources", "spot", "weight", "windows")
 
     def __init__(self, spot: Spot) -> None:
         self.spot = spot
@@ -38,7 +44,13 @@ class Layer:
         self.name: str = type(self.node).__name__
         self.shape = shape_of(spot)
         self.sources: list[tuple[int, Layer]] = []
-        self.weight: torch.Tensor | None = self.node._saved_weight.detach() if self.name == CONVOLUTION else None
+        self.weight: torch.Tensor | None = None
+        self.windows: tuple[Any, Any, Any, Any] = ((), (), (), ())
+        """Stride, padding, dilation and kernel of a convolution, along each axis."""
+        if self.name == CONVOLUTION:
+            node = self.node
+            self.weight = node._saved_weight.detach()
+            self.windows = (node._saved_stride, node._saved_padding, node._saved_dilation, self.weight.shape[2:])
 
     @property
     def everything(self) -> Box:
@@ -48,13 +60,6 @@ class Layer:
         """Multiplications of one pull through a patch."""
         size = math.prod(b - a for a, b in box)
         return float(size * math.prod(self.weight.shape[1:])) if self.weight is not None else float(size)
-
-    @property
-    def windows(self) -> tuple[Any, Any, Any, Any]:
-        """Stride, padding, dilation and kernel of a convolution, along each axis."""
-        assert self.weight is not None
-        node = self.node
-        return node._saved_stride, node._saved_padding, node._saved_dilation, self.weight.shape[2:]
 
     def selected(self, shape: Shape) -> tuple[int, int]:
         """Axis and index of a select; torch keeps negative ones as huge unsigned numbers."""
@@ -113,6 +118,9 @@ def pulled(layer: Layer, k: int, source: Layer, g: torch.Tensor, box: Box, into:
     """Cotangents of a patch of the k-th input from those of a patch of the output: (count, *patch)."""
     if layer.name == CONVOLUTION:
         return _convolved(layer, g, box, into)
+    if layer.name in BY_RESULT:
+        result = layer.node._saved_result.detach()[tuple(slice(a, b) for a, b in box)]
+        return _fitted(BY_RESULT[layer.name](g, result), [a for a, _ in box], into)
     if layer.name in ELEMENTWISE:
         slope = layer.node(torch.ones(layer.shape, dtype=g.dtype, device=g.device))
         slope = slope[k] if isinstance(slope, tuple) else slope

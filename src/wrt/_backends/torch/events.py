@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import sys
-from functools import wraps
 from types import FrameType
 from typing import Any
 
@@ -131,27 +130,24 @@ def parameters() -> Undo:
 
 @stands_in
 def module_hooks() -> Undo:
-    """Hooks that modules will put into the graph when they are called: remember who asked for them."""
-    base: Any = torch.nn.Module
-    originals = {name: base.__dict__[name] for name in MODULE_HOOKS if name in base.__dict__}
+    """Hooks that modules will put into the graph when they are called: remember who asked for them.
 
-    def noting(original: Any) -> Any:
-        @wraps(original)
-        def register(self: Any, *args: Any, **kwargs: Any) -> Any:
-            handle = original(self, *args, **kwargs)
-            recording = here()
-            if recording is not None:
-                recording.events.note("module_hook", sys._getframe(1))
-            return handle
+    By the handle that every registration makes: to replace methods of `nn.Module` itself, with its hundreds of
+    subclasses, would cost as much as ten operations.
+    """
+    handles: Any = torch.utils.hooks.RemovableHandle
+    original = handles.__init__
 
-        return register
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        frame = sys._getframe(1)
+        if frame.f_code.co_name in MODULE_HOOKS and (recording := here()) is not None:
+            recording.events.note("module_hook", frame)
 
     def undo() -> None:
-        for name, original in originals.items():
-            setattr(base, name, original)
+        handles.__init__ = original
 
-    for name, original in originals.items():
-        setattr(base, name, noting(original))
+    handles.__init__ = made
     return undo
 
 

@@ -232,12 +232,12 @@ def test_a_banded_jacobian_is_planned_as_in_every_framework():
     def burgers(u):
         return 0.01 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)) - u * (jnp.roll(u, -1) - jnp.roll(u, 1))
 
-    u = jnp.sin(jnp.linspace(0, 6, 300))
+    u = jnp.sin(jnp.linspace(0, 6, 1000))  # of 300, all rows at once take less than looking for a pattern
     t = wrt.trace(burgers, u)
     J = d(t.output) / d(t.inputs[0])
     np.testing.assert_allclose(J.value, jax.jacrev(burgers)(u), atol=1e-6)
     assert J.explain().passes < 60
-    assert J.sparse().nnz == 900
+    assert J.sparse().nnz == 3000
 
 
 def test_several_devices_are_refused_in_words():

@@ -130,3 +130,9 @@ def test_complex_gram_products_are_hermitian() -> None:
     np.testing.assert_allclose((d(y) / d(x)).gram().diagonal().numpy(), np.diag(J.conj().T @ J).real)
     v = torch.tensor([1j, 1, 2], dtype=torch.complex128)
     np.testing.assert_allclose(((d(y) / d(x)).gram() @ v).numpy(), J.conj().T @ J @ v.numpy())
+
+
+def test_an_infinite_slope_stays_in_its_own_entry() -> None:
+    x = torch.tensor([0.0, 1.0, 4.0], dtype=torch.float64, requires_grad=True)
+    J = d(torch.sqrt(x)) / d(x)  # reverse mode says 0 x inf = NaN beside the diagonal
+    assert J.gram().diagonal().tolist() == [float("inf"), 0.25, 0.0625]

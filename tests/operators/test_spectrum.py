@@ -7,6 +7,7 @@ import torch
 from tests.operators._problems import SHAPES, decaying, matrix, network
 from wrt import d
 from wrt._operators.spectrum import spectrum
+from wrt.errors import EngineRefused
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -85,3 +86,17 @@ def test_the_repr_is_the_interface() -> None:
     words = repr((d(y) / d(x)).singular_values(1))
     assert words.startswith("Spectrum  ")
     assert words.endswith(" passes")
+
+
+def test_an_infinite_jacobian_has_no_singular_values_and_no_solution() -> None:
+    x = torch.tensor([0.0, 1.0], dtype=torch.float64, requires_grad=True)
+    J = d(torch.sqrt(x)) / d(x)
+    with pytest.raises(EngineRefused) as caught:
+        J.singular_values()
+    assert str(caught.value) == (
+        "singular values of a Jacobian that is not finite\n"
+        "  an entry, or a product with it, is infinite or NaN\n"
+        "  ask J.why() in a recorded run for the operation, or take the rows that are finite"
+    )
+    with pytest.raises(EngineRefused, match="a solution of a Jacobian that is not finite"):
+        J.solve(torch.ones(2))

@@ -94,6 +94,8 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
         report.steps.extend(set_up(linear))
         if found is not None and found.certificate.passed and found.finite:
             report.strategy, report.because, report.certificate = "structured", plan.because, found.certificate
+            if found.mended:
+                report.fallbacks.append(f"the samples mix: {found.mended}")
             return found
         if found is not None and not found.certificate.passed:
             report.fallbacks.append(f"the samples mix: {found.certificate.words or found.certificate}")
@@ -103,7 +105,7 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
 
 def _because(samples: Samples, way: Way) -> str:
     passes = samples.p if way == "pull" else samples.q
-    return f"{samples.count} samples that do not mix share {passes} passes"
+    return f"{samples.count} samples share {passes} passes"
 
 
 def _compression(ask: Ask, samples: Samples, way: Way) -> Compression:

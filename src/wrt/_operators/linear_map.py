@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from wrt._core.ask import Ask
+from wrt._core.index import Elements
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
-from wrt._run import execute, same
+from wrt._run import execute, repair, same
 from wrt._run.certify import SEED, passes_per_row, signs, tolerance, verdict
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns
@@ -177,6 +178,9 @@ class LinearMap:
             assert block is not None
             step.passes += (stop - start) * passes_per_row(ask)
             step.calls += stop - start if rung == linear.pull_rungs[-1] else 1
+            if not arrays.all_finite(block):  # 0 x inf: asked again the other way
+                part = replace(ask, rows=Elements.at(ask.y.shape, ask.rows.positions[rows]))
+                block = repair.non_finite(part, linear, block, "pull", self.report)
             some = arrays.cast_like(u[:, start:stop], block)
             ours, most = arrays.matmul(some, block), arrays.matmul(arrays.abs(some), arrays.abs(block))
             got, size = (ours, most) if got is None or size is None else (got + ours, size + most)

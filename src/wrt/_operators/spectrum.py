@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._operators.vectors import refuse_not_finite
+
 Numbers = npt.NDArray[Any]
 
 SPARE = 6  # vectors beyond k in a block: what converges is what the block can hold apart
@@ -83,6 +85,7 @@ def spectrum(matrix: Any, k: int, tolerance: float, most: int) -> Spectrum:
 
 
 def _of_whole(matrix: Numbers, k: int, tolerance: float) -> Spectrum:
+    refuse_not_finite(matrix, "singular values")
     u, s, v = np.linalg.svd(matrix.astype(np.result_type(matrix.dtype, np.float64)), full_matrices=False)
     return Spectrum(s[:k], np.full(k, np.finfo(matrix.dtype).eps * s[0]), u[:, :k], v[:k].conj().T, tolerance, 0)
 
@@ -119,6 +122,7 @@ class _Space:
         fresh = fresh[:, : max(1, min(self.matrix.shape) - self.size)]
         image = np.asarray(self.matrix @ fresh)
         back = np.asarray(self.adjoint @ image)
+        refuse_not_finite(back, "singular values")
         self.basis = np.hstack([self.basis, fresh])
         self.image = np.hstack([self.image, image])
         self.back = np.hstack([self.back, back])

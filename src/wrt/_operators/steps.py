@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from wrt._operators.vectors import refuse_not_finite
+
 WORDS = {
     0: "s = 0 solves it",
     1: "J s = b to the tolerance",
@@ -59,11 +61,13 @@ def least_squares(matrix: Any, b: Any, wanted: Wanted) -> tuple[Any, float, floa
     found = lsmr(matrix, right, damp=wanted.damping, atol=wanted.tolerance, btol=wanted.tolerance,
                  conlim=0.0, maxiter=wanted.most)  # fmt: skip
     step, reason, iterations, _, slope = found[:5]
+    refuse_not_finite(step, "a solution")
     residual = float(np.linalg.norm(matrix @ step - right)) if wanted.damping else float(found[3])
     return step, residual, float(slope), int(iterations), WORDS[int(reason)]
 
 
 def _at_once(matrix: Any, right: Any, damping: float) -> tuple[Any, float, float, int, str]:
+    refuse_not_finite(matrix, "a solution")
     damped = np.vstack([matrix, damping * np.eye(matrix.shape[1])]) if damping else matrix
     step = np.linalg.lstsq(damped, np.concatenate([right, np.zeros(len(damped) - len(right))]))[0]
     away = matrix @ step - right

@@ -44,6 +44,8 @@ class Row:
     wanted: dict[str, float | None]
     disagreement: float
     notes: list[str] = field(default_factory=list)
+    megabytes: dict[str, float] = field(default_factory=dict)
+    """The most that tensors took at once, of wrt cold and warm and of the best rival."""
 
     @property
     def missed(self) -> list[str]:
@@ -65,10 +67,44 @@ def rivals(problem: Problem, x: Tensor) -> dict[str, Callable[[], Any]]:
             found[f"jacrev({chunk})"] = lambda chunk=chunk: jacrev(f, chunk_size=chunk)(x)
     if x.numel() > 128:
         found["vmap(jvp), 128 at a time"] = lambda: by_hand(f, x, 128)
-    found["functional.jacobian, vectorized"] = lambda: torch.autograd.functional.jacobian(f, x, vectorize=True)
+    if x.numel() <= 4096:  # it loops over samples in places: minutes for the large ones
+        found["functional.jacobian, vectorized"] = lambda: torch.autograd.functional.jacobian(f, x, vectorize=True)
+    found |= torchjd(problem, x)
     if problem_rows(problem, x) <= 256:  # always far behind: the small ones show it
         found["row loop"] = lambda: row_loop(f, x)
     return found
+
+
+def torchjd(problem: Problem, x: Tensor) -> dict[str, Callable[[], Any]]:
+    """TorchJD's Jacobian, all rows at once and in chunks; nothing where it is not installed."""
+    try:
+        from torchjd.autojac import jac
+    except ImportError:
+        return {}
+
+    def run(chunk: int | None) -> Any:
+        return jac(problem.f(x).reshape(-1), x, parallel_chunk_size=chunk)
+
+    return {"TorchJD": lambda: run(None), "TorchJD(128)": lambda: run(128)}
+
+
+def peak(run: Callable[[], Any], device: str) -> int:
+    """Bytes of tensors at once, above those that were there before."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        torch.cuda.synchronize()
+        return int(torch.cuda.max_memory_allocated() - before)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    now = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            most = max(most, now)
+    return most
 
 
 def problem_rows(problem: Problem, x: Tensor) -> int:
@@ -123,7 +159,10 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
                 continue  # a rival this far behind is not the best one
             run()  # the contender before has filled the caches with its own
             times[name].append(timed(run, device))
-    return _row(problem, x, times)
+    row = _row(problem, x, times)
+    for name in ("cold", "warm", row.rival):
+        row.megabytes[name] = peak(contenders[name], device) / 2**20
+    return row
 
 
 def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
@@ -172,6 +211,7 @@ def show(row: Row) -> None:
     times = "  ".join(f"{name} {value:.2f}" for name, value in row.milliseconds.items())
     print(f"    {row.strategy}, {row.passes['cold']} passes cold, {row.passes['warm']} warm; off by {row.disagreement:.0e}")
     print(f"    ms: {times}")
+    print("    MiB at most: " + "  ".join(f"{name} {value:.1f}" for name, value in row.megabytes.items()))
     for note in row.notes:
         print(f"    {note}")
 
@@ -192,10 +232,11 @@ def main(arguments: list[str] | None = None) -> int:
             show(rows[-1])
     OUT.mkdir(exist_ok=True)
     told = {"device": chosen.device, "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
-    (OUT / "planner.json").write_text(json.dumps(told, indent=1) + "\n")
+    where = OUT / ("planner.json" if chosen.device == "cpu" else f"planner_{chosen.device}.json")
+    where.write_text(json.dumps(told, indent=1) + "\n")
     missed = [row.name for row in rows if row.missed]
     print(f"{len(rows)} problems, {len(missed)} below what is wanted" + (f": {'; '.join(missed)}" if missed else ""))
-    print(f"saved to {OUT / 'planner.json'}")
+    print(f"saved {where.name}")
     return 0
 
 

@@ -161,7 +161,7 @@ def _engine(y: Value, x: Value) -> tuple[Any, Any]:
 def _rows(y: Value, x: Value, m: int, batches: Batches) -> tuple[Array, float, float, Way] | None:
     """Every row and the probe in one batch: (m + 1, n)."""
     arrays, linear = _engine(y, x)
-    block = _in_chunks(y, x, linear, arrays.identity(y, signs(m)), batches == "trusted")
+    block = _in_chunks(y, linear, arrays.identity(y, signs(m)), batches == "trusted")
     if block is None:
         return None
     residual, size = arrays.probed(arrays.weights(signs(m), y), block)
@@ -171,7 +171,7 @@ def _rows(y: Value, x: Value, m: int, batches: Batches) -> tuple[Array, float, f
 def _rows_and_a_pull(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
     """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
     arrays, linear = _engine(y, x)
-    block = _in_chunks(y, x, linear, arrays.identity(y), False)
+    block = _in_chunks(y, linear, arrays.identity(y), False)
     if block is None:
         return None
     probe = arrays.weights(signs(m), y)
@@ -180,11 +180,11 @@ def _rows_and_a_pull(y: Value, x: Value, m: int) -> tuple[Array, float, float, W
     return block, residual, size, "pull"
 
 
-def _in_chunks(y: Value, x: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
+def _in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
     """All seeds in one batch, or in a few where a tensor on the way is so wide that it would leave the cache."""
     record: Any = y.record
     rows = seeds.shape[0]
-    most = rows if rows < MANY else record.rows_at_once(y, x)
+    most = rows if rows < MANY else record.rows_at_once(y)
     if most >= rows:
         return linear.pull_at_once(seeds, trusted)
     calls = -(-rows // most)

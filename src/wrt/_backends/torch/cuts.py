@@ -208,15 +208,24 @@ def _work(node: Node, size: int) -> tuple[float, float]:
     return 0.0, float(size)
 
 
-def rows_at_once(y: Value, x: Value) -> int:
-    """How many rows of the widest tensor on the way stay in a CPU's cache; as many as there are elsewhere."""
+def rows_at_once(y: Value) -> int:
+    """How many rows of the widest tensor near y stay in a CPU's cache; as many as there are elsewhere."""
     if y.key.device.type != "cpu":
         return MOST_ROWS
-    edge = x.key.edge
-    walked = _walked(y.key.edge.node, {(edge.node, edge.output_nr)})
-    if walked is None:
-        return MOST_ROWS
-    widest = max([math.prod(node._input_metadata[0].shape) for node in walked[1]], default=1)
+    start = y.key.edge.node
+    seen = {start}
+    near = [start]
+    widest = 1
+    for node in near:
+        inner = False
+        for source, _ in node.next_functions:
+            if source is not None and type(source) is not ACCUMULATE:
+                inner = True
+                if source not in seen and len(near) < LOOKED_AT:
+                    seen.add(source)
+                    near.append(source)
+        if inner:  # what is made of leaves alone is mostly a weight
+            widest = max(widest, math.prod(node._input_metadata[0].shape))
     bytes_each = widest * y.dtype.itemsize
     return max(FEWEST_ROWS, IN_CACHE // bytes_each) if bytes_each * FEWEST_ROWS > SPARED else MOST_ROWS
 

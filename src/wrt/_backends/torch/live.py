@@ -133,9 +133,9 @@ class LiveRecord:
         """Whether y is a matrix product, whose matrix may be where its rows begin."""
         return cuts.ends_in_a_product(self.signature(y))
 
-    def rows_at_once(self, y: Value, x: Value) -> int:
-        """How many rows a batch should have, by the widest tensor on the way."""
-        return cuts.rows_at_once(y, x)
+    def rows_at_once(self, y: Value) -> int:
+        """How many rows a batch should have, by the widest tensor near y."""
+        return cuts.rows_at_once(y)
 
     def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
         """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""

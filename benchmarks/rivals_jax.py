@@ -1,0 +1,246 @@
+"""Whole Jacobians in JAX: wrt next to jitted `jacrev` and `jacfwd`, asdex and sparsejac.
+
+    python -m benchmarks.rivals_jax [--only name] [--rounds 9]
+
+Cold is the first answer there is, from the bare function: recording, planning and compiling count, and so do detection
+and coloring of asdex. sparsejac detects nothing: it is handed the true pattern, for free. Warm is the next answer; rivals
+run forward again, wrt has the run recorded ("warm") or records it again ("anew"). The clock is the time of all threads of
+the process, the smallest of several turns. Losses are printed like wins.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import wrt
+from benchmarks.timing import OUT
+from wrt import d
+from wrt._planner import warm
+
+Network = Callable[[Any], Any]
+PATIENCE = 60.0  # seconds that a rival may take to get ready
+
+
+@dataclass
+class Problem:
+    """A function and the shape of its argument; `sparse` problems are those asdex is made for."""
+
+    name: str
+    make: Callable[[str], Network]
+    shape: tuple[int, ...]
+    sparse: bool = False
+
+
+@dataclass
+class Row:
+    """Milliseconds of every contender, and how far wrt is from a Jacobian in float64."""
+
+    name: str
+    cold: dict[str, float] = field(default_factory=dict)
+    warm: dict[str, float] = field(default_factory=dict)
+    disagreement: float = float("nan")
+    notes: list[str] = field(default_factory=list)
+
+
+def network(*widths: int) -> Callable[[str], Network]:
+    generator = np.random.default_rng(0)
+    weights = [generator.normal(size=s) / s[0] ** 0.5 for s in pairwise(widths)]
+
+    def make(dtype: str) -> Network:
+        layers = [jnp.asarray(w, dtype) for w in weights]
+
+        def run(x: Any) -> Any:
+            for w in layers[:-1]:
+                x = jnp.tanh(x @ w)
+            return x @ layers[-1]
+
+        return run
+
+    return make
+
+
+def burgers(dtype: str) -> Network:
+    def run(u: Any) -> Any:
+        inner = 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) - u[1:-1] * (u[2:] - u[:-2])
+        return jnp.concatenate([u[:1], inner, u[-1:]])
+
+    return run
+
+
+def brusselator(dtype: str) -> Network:
+    def laplace(a: Any) -> Any:
+        return jnp.roll(a, 1, 0) + jnp.roll(a, -1, 0) + jnp.roll(a, 1, 1) + jnp.roll(a, -1, 1) - 4 * a
+
+    def run(z: Any) -> Any:
+        u, v = z[0], z[1]
+        return jnp.stack([1 + u * u * v - 4 * u + 0.1 * laplace(u), 3 * u - u * u * v + 0.1 * laplace(v)])
+
+    return run
+
+
+def convolutions(dtype: str) -> Network:
+    generator = np.random.default_rng(0)
+    kernels = [jnp.asarray(generator.normal(size=(b, a, 3, 3)) * 0.2, dtype) for a, b in pairwise((3, 8, 8, 3))]
+
+    def run(x: Any) -> Any:
+        x = x[None]
+        for kernel in kernels:
+            x = jnp.tanh(jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME"))
+        return x[0]
+
+    return run
+
+
+def recurrent(dtype: str) -> Network:
+    generator = np.random.default_rng(0)
+    w = jnp.asarray(generator.normal(size=(64, 64)) / 8, dtype)
+    inputs = jnp.asarray(generator.normal(size=(50, 64)), dtype)
+    return lambda h: jax.lax.scan(lambda h, one: (jnp.tanh(h @ w + one), None), h, inputs)[0]
+
+
+PROBLEMS = [
+    Problem("dense network 256^4", network(256, 256, 256, 256), (256,)),
+    Problem("network 16 to 1024", network(16, 256, 256, 1024), (16,)),
+    Problem("network 1024 to 16", network(1024, 256, 256, 16), (1024,)),
+    Problem("autoencoder 784-128-16-128-784", network(784, 128, 16, 128, 784), (784,)),
+    Problem("64 samples x 32", network(32, 64, 32), (64, 32), sparse=True),
+    Problem("Burgers, n = 2000", burgers, (2000,), sparse=True),
+    Problem("Brusselator 2 x 32 x 32", brusselator, (2, 32, 32), sparse=True),
+    Problem("three 3x3 convolutions, 3 x 24 x 24", convolutions, (3, 24, 24), sparse=True),
+    Problem("recurrent network, 50 steps, h = 64", recurrent, (64,)),
+]
+
+
+def timed(run: Callable[[], Any]) -> float:
+    begun = time.process_time()
+    jax.block_until_ready(run())
+    return 1e3 * (time.process_time() - begun)
+
+
+def asdex_ready(f: Network, x: Any, form: str) -> Network:
+    import asdex
+
+    found: Network = jax.jit(asdex.jacobian(f, x, output_format=form))  # type: ignore[arg-type]
+    return found
+
+
+def sparsejac_ready(f: Network, x: Any, pattern: Any) -> Network:
+    import sparsejac
+    from jax.experimental import sparse
+
+    flat = lambda v: f(v.reshape(x.shape)).reshape(-1)
+    made = jax.jit(sparsejac.jacrev(flat, sparse.BCOO.fromdense(jnp.asarray(pattern, "float32"))))
+    return lambda x: made(x.reshape(-1)).data
+
+
+def measure(problem: Problem, rounds: int) -> Row:
+    """Cold once for each contender, then warm in turns."""
+    f = problem.make("float32")
+    x = jnp.asarray(np.random.default_rng(1).normal(size=problem.shape), "float32")
+    row = Row(problem.name)
+    kept: dict[str, Any] = {}
+
+    def ask() -> Any:
+        t = kept["t"] = wrt.trace(f, x)
+        return (d(t.output) / d(t.inputs[0])).value
+
+    warm.forget()
+    row.cold["wrt"] = timed(ask)
+    J = d(kept["t"].output) / d(kept["t"].inputs[0])
+    row.disagreement = _disagreement(problem, J.value)
+    row.notes.append(f"{J.explain().strategy}, {J.explain().passes} passes")
+    truth = np.asarray(J.value).reshape(J.ask.m, J.ask.n)
+    ready: dict[str, Callable[[], Any]] = {
+        "wrt": lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).value,
+        "wrt, run anew": ask,
+    }
+    if problem.sparse:
+        ready["wrt, sparse"] = lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).sparse().data
+    makers: dict[str, Callable[[], Network]] = {"jit(jacrev)": lambda: jax.jit(jax.jacrev(f))}
+    makers["jit(jacfwd)"] = lambda: jax.jit(jax.jacfwd(f))
+    makers["asdex"] = lambda: asdex_ready(f, x, "dense")
+    if problem.sparse:
+        makers["asdex, sparse"] = lambda: asdex_ready(f, x, "bcoo")
+        makers["sparsejac, sparse"] = lambda: sparsejac_ready(f, x, truth != 0)
+    for name, make in makers.items():
+        _prepare(row, name, make, x, ready)
+    for _ in range(rounds):
+        for name, run in ready.items():
+            run()
+            row.warm[name] = min(row.warm.get(name, float("inf")), timed(run))
+    return row
+
+
+def _prepare(row: Row, name: str, make: Callable[[], Network], x: Any, ready: dict[str, Callable[[], Any]]) -> None:
+    begun = time.process_time()
+    try:
+        made = make()
+        leaves = lambda: jax.tree.leaves(made(x))
+        jax.block_until_ready(leaves())
+    except Exception as error:
+        row.notes.append(f"{name} refused: {type(error).__name__}: {str(error).splitlines()[0][:100]}")
+        return
+    row.cold[name] = 1e3 * (time.process_time() - begun)
+    if row.cold[name] < 1e3 * PATIENCE:
+        ready[name] = leaves
+
+
+def _disagreement(problem: Problem, found: Any) -> float:
+    """The largest difference to jacrev in float64, relative to its largest entry."""
+    with jax.enable_x64(True):
+        exact = jnp.asarray(np.random.default_rng(1).normal(size=problem.shape).astype("float32"), "float64")
+        truth = np.asarray(jax.jit(jax.jacrev(problem.make("float64")))(exact))
+    return float(np.abs(np.asarray(found).reshape(truth.shape) - truth).max() / np.abs(truth).max())
+
+
+def show(row: Row) -> None:
+    print(f"{row.name}   ({'; '.join(row.notes)}; off by {row.disagreement:.0e})")
+    for kind, times in (("cold", row.cold), ("warm", row.warm)):
+        print(f"    {kind} ms: " + "  ".join(f"{name} {value:.2f}" for name, value in times.items()))
+    words = []
+    if "asdex" in row.cold:
+        words.append(f"cold {row.cold['asdex'] / row.cold['wrt']:.1f}x faster than asdex")
+    if "asdex" in row.warm:
+        words.append(f"warm {row.warm['asdex'] / row.warm['wrt']:.2f}x")
+    if "asdex, sparse" in row.warm:
+        words.append(f"sparse warm {row.warm['asdex, sparse'] / row.warm['wrt, sparse']:.2f}x")
+    print("    " + ", ".join(words), flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=9)
+    chosen = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    t = wrt.trace(lambda x: jnp.sin(x) * x, jnp.ones(3))  # what any first question in JAX pays is not the problem's
+    (d(t.output) / d(t.inputs[0])).numpy()
+    rows = []
+    for problem in PROBLEMS:
+        if chosen.only in problem.name:
+            rows.append(measure(problem, chosen.rounds))
+            show(rows[-1])
+    OUT.mkdir(exist_ok=True)
+    told = {"jax": jax.__version__, "rows": [asdict(row) for row in rows]}
+    (OUT / "rivals_jax.json").write_text(json.dumps(told, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from wrt import d
+from wrt._backends.torch import arrays
 from wrt.errors import NoPath, NotRecorded
 
 
@@ -68,3 +69,16 @@ def test_a_hook_that_writes_to_its_gradient_spoils_no_other_question():
     y.register_hook(lambda g: g.mul_(10))
     (d(y) / d(x)).value
     assert (d(x * 3) / d(x)).value.tolist() == (3 * torch.eye(4)).tolist()
+
+
+def test_seeds_made_in_inference_mode_serve_later_questions():
+    arrays._SEEDS.clear()
+    for wide, narrow in ((7, 5), (5, 7)):
+        W = torch.arange(35.0, dtype=torch.float64).reshape(wide, narrow)
+        x = torch.ones(narrow, dtype=torch.float64, requires_grad=True)
+        y = W @ x.sin()
+        expected = W * x.detach().cos()
+        for mode in (torch.inference_mode(), torch.no_grad(), torch.enable_grad()):
+            with mode:
+                torch.testing.assert_close((d(y) / d(x)).value, expected)
+                torch.testing.assert_close((d(y) / d(x))[:, :2].value, expected[:, :2])

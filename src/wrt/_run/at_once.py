@@ -20,6 +20,7 @@ from wrt._planner.strategies.direct import direct
 from wrt._run.certify import signs, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.options import DEFAULT, current
+from wrt._run.tally import IN_THE_BATCH, SETTING_UP
 
 SMALLEST = 0.5
 """No weight of a probe is smaller, so the largest column sum of |u| |J| is at least this times ‖J‖ / sqrt(n)."""
@@ -30,9 +31,7 @@ FREE = 2**22
 """Numbers in a batch that a device handles while the next operation is still being started."""
 
 FROM_WEIGHTS = "rows, starting as the weights of the last layer"
-IN_THE_BATCH = "as one more row of a batch of proven operations"
 ALONE = "by one unbatched pull"
-SETTING_UP = "by the unbatched pull that sets the push up"
 
 
 class AtOnce:
@@ -71,7 +70,7 @@ class AtOnce:
         else:
             report.steps = [
                 Step("columns", "push", "double backward", ask.n, 1, self.seconds),
-                Step("set-up of the push, and certificate", "pull", "kept differentiable", 1, 1),
+                Step("set-up of the push", "pull", "kept differentiable", 1, 1),
             ]
         report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=self._probe)
         return report

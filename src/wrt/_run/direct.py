@@ -132,6 +132,8 @@ def sweep_lines(
     size = chunk_size(ask)
     single = step.way == "pull" and ask.m == 1
     tally = Tally(ask, step.way) if proof != "later" and not single and current().certify else None
+    if tally is not None and step.way == "push":
+        tally.set_up(linear)
     started = time.perf_counter()
     sheet, heap = Sheet(ask, step.way), Heap(ask)
     with Progress(f"{count} {step.what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
@@ -155,7 +157,7 @@ def sweep_lines(
             progress.advance(stop - start)
     step.seconds = time.perf_counter() - started
     report.steps.append(step)
-    if tally is not None and tally.expected is not None:
+    if tally is not None and tally.expected is not None and step.way == "pull":
         report.steps.append(Step("certificate, one more row of the batch", "pull", step.rung, per_line, 0))
     if tally is not None:
         report.certificate = tally.certificate(linear, report)

@@ -10,9 +10,10 @@ from wrt._core.pattern import Way
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._run.certify import passes_per_row, seed_of, signs, verdict
-from wrt._run.columns import pull_columns
+from wrt._run.columns import asked, pull_columns
 
 IN_THE_BATCH = "as one more row of a batch of proven operations"
+SETTING_UP = "by the unbatched pull that sets the push up"
 
 
 class Tally:
@@ -24,6 +25,7 @@ class Tally:
         self.arrays = ask.y.record.backend.arrays
         self.probe = self.arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
         self.expected: Array | None = None
+        self.by = IN_THE_BATCH
         self.got: list[Array] = []
         self.size: list[Array] = []
 
@@ -52,7 +54,15 @@ class Tally:
             report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask), took))
         got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
         found = verdict(ask, got, got * 0 if expected is None else expected, size)
-        return found if self.expected is None else replace(found, probe=IN_THE_BATCH)
+        return found if self.expected is None else replace(found, probe=self.by)
+
+    def set_up(self, linear: Linear) -> None:
+        """Let the pull that sets a push up be the one of the probe: it is the engine's own, unbatched."""
+        start = getattr(linear, "start_push", None)
+        if start is None or any(map(self.arrays.is_complex, (self.ask.y, *self.ask.x.values))):
+            return
+        self.expected = asked(self.ask, start(self.seed), 1)
+        self.by = SETTING_UP
 
     @property
     def seed(self) -> Array:

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wrt._backends.torch.cuts import signature
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
+CONVOLUTION = "ConvolutionBackward0"
 
 
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
@@ -48,7 +50,8 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
     found = _SEEDS.get(key)
     if found is not None and found[0]._version == found[1]:
         return found[0]
-    made = make()
+    with torch.inference_mode(False):  # what is kept must not remember in which mode it was made
+        made = make()
     if made.nbytes <= KEPT // 4:
         if sum(seeds.nbytes for seeds, _ in _SEEDS.values()) > KEPT - made.nbytes:
             _SEEDS.clear()
@@ -78,6 +81,18 @@ def _wide(block: Tensor) -> torch.dtype:
 def _largest_and_size(norms: list[float]) -> tuple[float, float]:
     """The last of some sizes, and the size of all the others together."""
     return norms[-1], math.hypot(*norms[:-1])
+
+
+TENSOR_FLOAT = 2.0**-10
+"""The precision of TF32, in which a GPU multiplies float32 where that is allowed: of convolutions, it is by itself."""
+
+
+def _rounded_by_the_device(value: Value) -> bool:
+    if value.dtype != torch.float32 or value.key.device.type != "cuda":
+        return False
+    if torch.backends.cuda.matmul.allow_tf32:
+        return True
+    return torch.backends.cudnn.allow_tf32 and CONVOLUTION in signature(value)
 
 
 class TorchArrays:
@@ -277,7 +292,7 @@ class TorchArrays:
         return size
 
     def precision(self, value: Value) -> float:
-        return float(torch.finfo(value.dtype).eps)
+        return TENSOR_FLOAT if _rounded_by_the_device(value) else float(torch.finfo(value.dtype).eps)
 
     def is_complex(self, value: Value) -> bool:
         return bool(value.dtype.is_complex)

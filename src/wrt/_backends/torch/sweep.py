@@ -80,7 +80,7 @@ class TorchLinear:
                 raise CannotBatch(_first_line(error)) from error
             if pushed is None:
                 raise CannotBatch("a backward on the path drops its seed")
-            return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), pulled.detach().reshape(-1)
+            return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), _to_dense(pulled.detach()).reshape(-1)
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
         try:
@@ -143,14 +143,14 @@ class TorchLinear:
         """Set up the push by a pull of this one seed, whose result is the engine's own unbatched pass."""
         with compat.Undisturbed(), torch.enable_grad():
             pulled = self._set_up_push(seeds[0])[1]
-            return [None if g is None else g.detach().unsqueeze(0) for g in pulled]
+            return [None if g is None else _to_dense(g.detach()).unsqueeze(0) for g in pulled]
 
     def _set_up_push(self, start: Tensor | None = None) -> tuple[Tensor, list[Tensor | None]]:
         if self._seed is None:
             self.set_up = True
             if start is None:
                 start = torch.zeros(self.y.shape, dtype=self.y.dtype, device=self.y.key.device)
-            seed = start.detach().requires_grad_()
+            seed = (start.clone() if start.is_inference() else start.detach()).requires_grad_()
             try:
                 pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
             except Exception as error:
@@ -200,8 +200,12 @@ def row(out: GradientEdge, into: GradientEdge | Tensor, seed: Tensor) -> Tensor 
 
 def _dense(gradient: Tensor | None) -> Tensor | None:
     """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
-    if gradient is None or (gradient.layout == torch.strided and not gradient._is_zerotensor()):
-        return gradient if gradient is None or type(gradient) is Tensor else whole(gradient)
+    return None if gradient is None else _to_dense(gradient)
+
+
+def _to_dense(gradient: Tensor) -> Tensor:
+    if gradient.layout == torch.strided and not gradient._is_zerotensor():
+        return gradient if type(gradient) is Tensor else whole(gradient)
     return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()
 
 

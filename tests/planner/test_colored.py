@@ -80,3 +80,55 @@ def test_a_dependency_that_appears_later_is_found():
     torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
     assert J.certificate
     assert "plan of last time was wrong" in " ".join(J.explain().fallbacks)
+
+
+def arrow(x):
+    """A chain of neighbors on a shuffled order, one element that meets all, and one that all meet."""
+    order = torch.from_numpy(np.random.default_rng(1).permutation(600))
+    back = torch.argsort(order)
+    y = x[order].sin() * x[order].roll(1)
+    y = y[back] + 0.3 * x[5] ** 2
+    return torch.cat([y[:9], (y[9] + x.pow(2).sum()).reshape(1), y[10:]])
+
+
+def test_an_arrow_takes_a_few_rows_and_a_column():
+    for seed in range(2):
+        y, x = asked(arrow, seed)
+        J = d(y) / d(x)
+        truth = row_loop(y, x)
+        torch.testing.assert_close(J.value, truth, rtol=1e-12, atol=1e-12)
+        assert J.explain().strategy == "colored", J.explain()
+        assert "one column pushed apart" in J.explain().because
+        assert J.explain().passes < 30
+        assert J.certificate
+    np.testing.assert_allclose((d(y) / d(x)).sparse().toarray(), truth.numpy(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close((d(y) / d(x)).diagonal(), truth.diagonal(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("entry", [(9, 5), (20, 5), (9, 100), (300, 300)])
+def test_a_wrong_entry_of_an_arrow_is_found(monkeypatch, entry):
+    from wrt._backends.torch.sweep import TorchLinear
+
+    y, x = asked(arrow)
+    truth = row_loop(y, x)
+    right = TorchLinear.push
+    pull = TorchLinear._pull_vmap
+
+    def wrong_push(self, tangents, rung):
+        pushed = right(self, tangents, rung).clone()
+        if entry[1] == 5:
+            pushed[0, entry[0]] += 1e-5
+        return pushed
+
+    def wrong_pull(self, seeds):
+        pulled = [g.clone() for g in pull(self, seeds)]
+        for g in pulled:
+            if entry[1] != 5 and len(g) < 12:
+                g[0, entry[1]] += 1e-5
+        return pulled
+
+    monkeypatch.setattr(TorchLinear, "push", wrong_push)
+    monkeypatch.setattr(TorchLinear, "_pull_vmap", wrong_pull)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, truth, rtol=1e-9, atol=1e-9)
+    assert J.certificate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from wrt._core.index import Positions
 from wrt._core.pattern import Compression, Way
 
 __all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch", "Way"]
@@ -26,13 +27,15 @@ class Direct:
 class Compressed:
     """Sweep rows (or columns) that share no entry together, then tell their entries apart.
 
-    `kept` holds what a later, identical question can use again: seeds and indices on the device.
+    `columns` are pushed one by one: they meet so many rows that no two rows could share a pass for them. `kept` holds
+    what a later, identical question can use again: seeds and indices on the device.
     """
 
     compression: Compression
     because: str
     strategy: Literal["structured", "colored"] = "structured"
     kept: dict[str, Any] = field(default_factory=dict)
+    columns: Positions | None = None
 
     @property
     def way(self) -> Way:
@@ -40,7 +43,7 @@ class Compressed:
 
     @property
     def passes(self) -> int:
-        return self.compression.passes
+        return self.compression.passes + (0 if self.columns is None else len(self.columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

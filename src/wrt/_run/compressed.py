@@ -17,7 +17,7 @@ from wrt._core.value import Value
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs, verdict
 from wrt._run.heap import give_back
-from wrt._run.mended import Extras, mend
+from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tally import IN_THE_BATCH
 
@@ -136,12 +136,38 @@ def sweep_compressed(
         return None
     if found is None or expected is None:
         return None
+    if plan.columns is not None:
+        return _with_columns(ask, plan, found, expected, sweeps, guess_tolerance(ask, operations))
     held = _compare(ask, plan, found, expected, guess_tolerance(ask, operations))
     passes = _proven(ask, plan, found, expected, sweeps, held)
     if joined:
         passes.certificate = replace(passes.certificate, probe=IN_THE_BATCH)
     _slim(ask, plan)
     return passes
+
+
+def _with_columns(
+    ask: Ask, plan: Compressed, found: Array, expected: Array, sweeps: Sweeps, tolerance: float
+) -> Passes | None:
+    """The passes, and beside them the columns that are pushed one by one: what the passes say there means nothing."""
+    assert plan.columns is not None
+    arrays, like = ask.y.record.backend.arrays, ask.x.values[0]
+    try:
+        alone = push_alone(ask, sweeps, plan.columns, "columns that meet many rows")
+    except CannotBatch:
+        return None
+    blank = arrays.zeros((plan.compression.passes, len(plan.columns)), like)
+    found = arrays.place(found, (slice(None), plan.columns), blank)
+    rest = arrays.numpy(expected).reshape(-1).copy()
+    said, got = rest[plan.columns], alone @ signs(ask.m)[0]
+    scale = max(float(np.abs(rest).max()), float((np.abs(alone) @ np.abs(signs(ask.m)[0])).max()))
+    rest[plan.columns] = 0
+    held = _compare(ask, plan, found, arrays.from_numpy(rest[None], like), tolerance)
+    off = float(np.abs(got - said).max() / scale) if scale else 0.0
+    worst = held.residual if held.residual >= off or math.isnan(held.residual) else off
+    line, row = np.nonzero(alone)
+    extras = Extras(row, plan.columns[line], alone[line, row])
+    return Passes(ask, plan, found, replace(held, residual=worst, finite=False), extras)
 
 
 def _proven(
@@ -173,8 +199,8 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
         along = np.arange(count).reshape(compression.lines)
         spots = _written_out(ask, (*(table * count for table in compression.colors), along), like)
     ones = arrays.from_numpy(np.ones(arrays.shape(spots)[0]), like)
-    seeds = arrays.scatter((plan.passes, count), spots, ones, like)
-    if plan.passes * count * arrays.itemsize(like) < KEEP:
+    seeds = arrays.scatter((plan.compression.passes, count), spots, ones, like)
+    if plan.compression.passes * count * arrays.itemsize(like) < KEEP:
         plan.kept["seeds"] = seeds
     return seeds
 
@@ -199,7 +225,7 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array, toleranc
     """The probe two ways, and exact zeros in every slot that nobody owns."""
     arrays, compression = ask.y.record.backend.arrays, plan.compression
     weighted = _weights(ask, plan) * arrays.reshape(found, compression.box)
-    weighted = arrays.reshape(weighted, (plan.passes, compression.width))
+    weighted = arrays.reshape(weighted, (compression.passes, compression.width))
     if plan.kept["free"] is not None:
         stray = arrays.gather(arrays.reshape(found, (-1,)), plan.kept["free"])
         if arrays.largest(arrays.abs(stray)) != 0:  # a NaN is not zero either
@@ -214,7 +240,7 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array, toleranc
 
 def _slim(ask: Ask, plan: Compressed) -> None:
     """Indices that only the proof needed stay for the next time, but not beside a large answer that they rival."""
-    if answer_bytes(ask) >= SMALL and 8 * plan.passes * plan.compression.width > answer_bytes(ask) // 16:
+    if answer_bytes(ask) >= SMALL and 8 * plan.compression.passes * plan.compression.width > answer_bytes(ask) // 16:
         for name in ("columns", "weights", "free"):
             plan.kept.pop(name, None)
 

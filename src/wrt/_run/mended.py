@@ -57,15 +57,10 @@ def mend(
     columns = np.flatnonzero(~(off <= held.tolerance * scale) | ((passes != 0) & (owner < 0)).any(0))
     if not 0 < len(columns) <= min(MOST, SHARE * ask.n) or not np.isfinite(scale):
         return None
-    weights = np.zeros((len(columns), ask.n), dtype=np.float32)
-    weights[np.arange(len(columns)), columns] = 1.0
     try:
-        pushed = sweeps.sweep(arrays.from_numpy(weights, ask.x.values[0]), "columns that did not fit", "push")
+        alone = push_alone(ask, sweeps, columns, "columns that did not fit")
     except CannotBatch:
         return None
-    if pushed is None:
-        return None
-    alone = arrays.numpy(pushed)  # (k, m)
     off[columns] = np.abs(alone @ signs(ask.m)[0] - said[columns])
     mended = Certificate("probe", float(off.max() / scale), held.tolerance)
     if not mended.passed:
@@ -75,6 +70,15 @@ def mend(
     named = ", ".join(map(str, columns[:4].tolist())) + (", ..." if len(columns) > 4 else "")
     words = f"in {len(columns)} columns ({named})" if len(columns) > 1 else f"in column {named}"
     return put_right, extras, mended, f"{words}, swept alone"
+
+
+def push_alone(ask: Ask, sweeps: Sweeps, columns: Positions, what: str) -> npt.NDArray[Any]:
+    """(k, m): these columns, each by a push of its own. Raises CannotBatch where pushing is refused."""
+    arrays = ask.y.record.backend.arrays
+    weights = np.zeros((len(columns), ask.n), dtype=np.float32)
+    weights[np.arange(len(columns)), columns] = 1.0
+    pushed = sweeps.sweep(arrays.from_numpy(weights, ask.x.values[0]), what, "push")
+    return np.zeros((len(columns), ask.m)) if pushed is None else arrays.numpy(pushed)
 
 
 def _residuals(

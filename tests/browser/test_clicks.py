@@ -87,6 +87,9 @@ def test_a_drag_shows_the_sum_over_the_region(page: Any, run: Any) -> None:
     assert page.view["at"] == [0, 1, [1, 4], [1, 3]]
     truth = jacobian(lambda z: model.conv2(model.conv1(z).relu())[0, 1, 1:4, 1:3].sum(), x)
     close(page.values, truth)
+    block = jacobian(lambda z: model.conv2(model.conv1(z).relu())[0, 1, 1:4, 1:3], x).reshape(6, -1)
+    close(page.block, block)  # small enough to be shown entry by entry, too
+    assert page.page.locator(".wrt-matrix").count() == 1
 
 
 def test_a_shift_click_keeps_the_other_side_and_gives_one_number(page: Any, run: Any) -> None:

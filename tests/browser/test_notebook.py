@@ -22,9 +22,13 @@ CELL = """async (source) => {
     send: async (message) => { for (const reply of await window.kernel(message)) heard.forEach((act) => act(reply)); },
     get: () => undefined, set: () => {}, save_changes: () => {},
   };
-  const cell = document.createElement("div");
-  document.body.append(cell);
-  window.leave = await module.default.render({model, el: cell});
+  const shown = () => {
+    const cell = document.createElement("div");
+    document.body.append(cell);
+    return module.default.render({model, el: cell});
+  };
+  window.leave = shown();
+  window.second = () => (window.leave_second = shown());
 }"""
 
 
@@ -79,6 +83,19 @@ def test_a_click_in_a_cell_shows_the_row(page: Glass, run: Any) -> None:
     page.click("target", 0, 1)
     np.testing.assert_allclose(page.values, jacobian(model, x)[0, 1].ravel(), rtol=1e-12, atol=1e-15)
     assert page.text("h1") == "in a cell"
+
+
+def test_a_widget_shown_in_two_cells_answers_each(page: Glass, run: Any) -> None:
+    model, x, _ = run
+    page.page.evaluate("void window.second()")
+    stores = "[...document.querySelectorAll('.wrt')].map((one) => one.parentElement.microscope)"
+    page.until(f"{stores}.length === 2 && {stores}.every((store) => store.answer.value && !store.busy.value)")
+    view = {"target": "head", "source": "x", "from": None, "asks": None}
+    page.page.evaluate(f"view => {stores}.forEach((store, k) => void store.show({{...view, at: [0, k + 1]}}))", view)
+    page.until(f"{stores}.every((store) => !store.busy.value && !store.stale.value)")
+    for k, values in enumerate(page.page.evaluate(f"{stores}.map((store) => [...store.answer.value.values])")):
+        np.testing.assert_allclose(values, jacobian(model, x)[0, k + 1].ravel(), rtol=1e-12, atol=1e-15)
+    page.page.evaluate("window.leave_second()")
 
 
 def test_a_cell_has_a_way_back_of_its_own_and_no_link(page: Glass) -> None:

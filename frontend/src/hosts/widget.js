@@ -2,6 +2,8 @@
 import { Refused, aborted } from "./live.js";
 
 export function widgetHost(model) {
+  // A widget may be shown in two cells, and both hear every message: questions need names of their own.
+  const name = Math.random().toString(36).slice(2);
   let last = 0;
   const open = new Map();
   const heard = (message) => {
@@ -20,7 +22,7 @@ export function widgetHost(model) {
     keep: {},
     ask: (verb, args, { signal, onProgress } = {}) =>
       new Promise((settle, fail) => {
-        const id = ++last;
+        const id = `${name}-${++last}`;
         open.set(id, { settle, fail, onProgress });
         signal?.addEventListener("abort", () => {
           if (!open.delete(id)) return;

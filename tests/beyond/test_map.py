@@ -72,6 +72,20 @@ def test_every_sample_has_the_answer_that_it_has_alone(net: Net, name: str, batc
     assert np.allclose(found, expected(each(net)), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.filterwarnings("error:Casting complex")
+@pytest.mark.parametrize("take", ["value", "norm"])
+def test_complex_outputs_have_complex_derivatives(take: str) -> None:
+    turn = torch.exp(1j * torch.arange(24.0, dtype=torch.float64)).reshape(6, 4)
+    f = lambda x: torch.tanh(x @ turn.real) + 1j * torch.tanh(x @ turn.imag)
+    found = wrt.map(lambda t: d(t.output)[0] / d(t.inputs[0])[0], XS, model=f, take=take, batch=5)
+    real, imaginary = (
+        np.stack([by_loop(lambda x, part=part: torch.tanh(x @ part), x) for x in XS]) for part in (turn.real, turn.imag)
+    )
+    expected = real + 1j * imaginary
+    expected = expected if take == "value" else np.sqrt((np.abs(expected) ** 2).sum((1, 2)))
+    assert np.allclose(found, expected, rtol=1e-12)
+
+
 def test_gradients_of_what_samples_share_are_told_apart(net: Net) -> None:
     found = wrt.map(lambda t: d(t.output)[0, 1] / d(t["first.weight"]), XS, model=net, batch=7)
     for k in (0, 11, COUNT - 1):

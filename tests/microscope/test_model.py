@@ -344,3 +344,16 @@ def test_a_training_loop_opens_at_its_last_loss_by_its_data() -> None:
         bias = model.bias + 0.1 * model.bias.grad
     ((again @ weight.T + bias) ** 2).mean().backward()
     np.testing.assert_allclose(decoded(told["data"]), again.grad.numpy(), atol=1e-14)
+
+
+def test_a_map_tells_its_positions_and_not_the_passes_within() -> None:
+    t = wrt.trace(lambda x: torch.cumsum(x * 2, dim=1), torch.ones(1, 6, 40, dtype=torch.float64), values=True)
+    heard: list[float] = []
+    worker = Worker()
+    asked_for = {"target": side("output"), "source": side("x"), "keep": [1, 1]}
+    job = worker.submit(lambda: Microscope(t).ask("map", asked_for), on_progress=lambda one: heard.append(one.share or 0.0))
+    assert job.done.wait(20)
+    assert job.error is None
+    assert heard == sorted(heard)
+    assert {round(6 * share) for share in heard} == set(range(6))
+    worker.close()

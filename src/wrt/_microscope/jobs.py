@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wrt._run.progress import LISTENER
+from wrt._run.progress import LISTENER, WITHIN
 from wrt.errors import TooLarge, WrtError
 
 WAITING = 16  # questions in the queue, the one that runs included
@@ -125,6 +125,7 @@ class Worker:
             self._jobs.pop(one.id, None)
 
     def _loop(self) -> None:
+        WITHIN.set(True)  # the page shows how far it is; the terminal it was started from stays quiet
         while True:
             try:
                 job = self._queue.get(timeout=IDLE)

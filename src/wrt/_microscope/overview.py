@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from wrt._microscope import encode
 from wrt._microscope.answer import Limits, afford, report
 from wrt._microscope.question import Side, malformed
 from wrt._notation.d import d
-from wrt._run.progress import Progress
+from wrt._run.progress import LISTENER
 from wrt._study.tensors import numbers
 from wrt.errors import WrtError
 
@@ -25,16 +27,15 @@ def overview(y: Side, x: Side, keep: Any, limits: Limits) -> dict[str, Any]:
     afford(whole, whole.explain().passes, (*y.selected.shape[:row], *y.selected.shape[row + 1 :], *x.selected.shape), limits)
     table = np.zeros(lengths)
     passes = 0
-    with Progress(f"{lengths[0]} x {lengths[1]} positions", lengths[0]) as progress:
-        for k in range(lengths[0]):
-            J = d(y.selected[(slice(None),) * row + (k,)]) / d(x.selected)
+    for k in range(lengths[0]):
+        J = d(y.selected[(slice(None),) * row + (k,)]) / d(x.selected)
+        with _step(f"position {k + 1} of {lengths[0]}", k, lengths[0]):
             block = np.abs(numbers(J)).astype(np.float64)
-            ran = report(J)
-            passes += 0 if ran is None else ran.passes
-            kept = block.ndim - len(x.selected.shape) + column
-            others = tuple(axis for axis in range(block.ndim) if axis != kept)
-            table[k] = np.sqrt(np.square(block).sum(axis=others))
-            progress.advance(1)
+        ran = report(J)
+        passes += 0 if ran is None else ran.passes
+        kept = block.ndim - len(x.selected.shape) + column
+        others = tuple(axis for axis in range(block.ndim) if axis != kept)
+        table[k] = np.sqrt(np.square(block).sum(axis=others))
     return {
         "kind": "map",
         "shape": list(table.shape),
@@ -47,6 +48,21 @@ def overview(y: Side, x: Side, keep: Any, limits: Limits) -> dict[str, Any]:
         "connected": bool(whole.connected),
         "ask": {"target": y.asked(), "source": x.asked(), "keep": [row, column]},
     }
+
+
+@contextmanager
+def _step(words: str, done: int, total: int) -> Iterator[None]:
+    """One step of many: whoever listens hears of the steps, not of the passes within each, and may end them all the same."""
+    listener = LISTENER.get()
+    if listener is None:
+        yield
+        return
+    listener(words, done, total)
+    before = LISTENER.set(lambda *passes: listener(words, done, total))
+    try:
+        yield
+    finally:
+        LISTENER.reset(before)
 
 
 def _axes(keep: Any, y: Side, x: Side) -> tuple[int, int]:

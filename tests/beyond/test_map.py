@@ -7,7 +7,7 @@ import torch
 import wrt
 from tests.beyond._models import by_loop
 from wrt import d
-from wrt._beyond import ahead
+from wrt._beyond import ahead, lift
 from wrt._beyond import map as map_file
 from wrt._beyond import study as study_file
 from wrt._beyond.ahead import Estimate
@@ -84,6 +84,14 @@ def test_complex_outputs_have_complex_derivatives(take: str) -> None:
     expected = real + 1j * imaginary
     expected = expected if take == "value" else np.sqrt((np.abs(expected) ** 2).sum((1, 2)))
     assert np.allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["all of it", "norm", "columns", "diagonal"])
+def test_lines_that_do_not_fit_into_one_sweep_come_in_pieces(net: Net, name: str, monkeypatch) -> None:
+    monkeypatch.setattr(lift, "SEEDS", 5 * 6 * 3)
+    question, take, expected = QUESTIONS[name]
+    found = wrt.map(question, XS, model=net, take=take, batch=5)
+    assert np.allclose(found, expected(each(net)), rtol=1e-12, atol=1e-14)
 
 
 def test_gradients_of_what_samples_share_are_told_apart(net: Net) -> None:

@@ -27,7 +27,7 @@ from wrt.errors import WrongQuery, WrongShape
 
 Numbers = npt.NDArray[Any]
 SEED = 31
-SEEDS = 2**23  # numbers that the seeds of one sweep may take
+SEEDS = 2**23  # numbers that the seeds of one sweep, or what it returns, may take
 
 
 class Batched:
@@ -125,7 +125,7 @@ class Batched:
         lines = self.rows if self.by_rows else self.columns
         across = self.columns if self.by_rows else self.rows
         whole = self.ask.m if self.by_rows else self.ask.n
-        piece = max(1, SEEDS // (whole * (self.count if self.shared else 1)))
+        piece = max(1, SEEDS // (max(self.ask.m, self.ask.n) * (self.count if self.shared else 1)))
         for start in range(0, len(lines), piece):
             at = np.arange(start, min(start + piece, len(lines)))
             way = "pull" if self.by_rows else "push"

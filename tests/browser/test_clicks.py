@@ -153,6 +153,11 @@ def test_the_slider_shows_one_channel(page: Any) -> None:
     page.page.get_by_label("channel of the source").fill("2")
     page.heat("source").hover()
     assert page.readout("source").startswith("[0, 2,")
+    page.show("conv2", X, [0, 1, 2, 2])
+    page.page.get_by_label("channel of the target").fill("3")  # away from what is selected
+    page.heat("target").hover()
+    assert page.readout("target").startswith("[0, 3,")
+    page.page.get_by_label("channel of the target").fill("-1")
 
 
 def test_all_against_all_is_the_triangle_of_a_recurrence(opened: Any) -> None:

@@ -241,7 +241,7 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array, toleranc
 def _slim(ask: Ask, plan: Compressed) -> None:
     """Indices that only the proof needed stay for the next time, but not beside a large answer that they rival."""
     if answer_bytes(ask) >= SMALL and 8 * plan.compression.passes * plan.compression.width > answer_bytes(ask) // 16:
-        for name in ("columns", "weights", "free"):
+        for name in ("seeds", "columns", "weights", "free"):
             plan.kept.pop(name, None)
 
 

@@ -124,7 +124,7 @@ class Listener(TorchFunctionMode):
                     return self.perform(func, traits, args, NOTHING, frame)
             elif kind is list or kind is tuple or isinstance(arg, Tensor):
                 return self.perform(func, traits, args, NOTHING, frame)
-        if not in_graph or not torch.is_grad_enabled():
+        if not in_graph or not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             return self.perform(func, traits, args, NOTHING, frame)
         result = func(*given)
         operations = self.operations
@@ -142,10 +142,16 @@ class Listener(TorchFunctionMode):
                 else:
                     self.note(traits.name, func, inputs, number, _spot(frame))
                 return result
-        entries = [entry for arg in given if isinstance(arg, Tensor) and (entry := known.get(id(arg))) is not None]
-        outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), entries)
-        self.note(traits.name, func, inputs, outputs, _spot(frame))
+        self._note_others(traits.name, func, inputs, given, result, _spot(frame))
         return result
+
+    def _note_others(
+        self, name: str, func: Any, inputs: Sequence[int], given: Sequence[Any], result: Any, spot: Spot | None
+    ) -> None:
+        """A quick call that gave several tensors, one of those it took, or something else."""
+        entries = [e for arg in given if isinstance(arg, Tensor) and (e := self.entries.get(id(arg))) is not None]
+        outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), entries)
+        self.note(name, func, inputs, outputs, spot)
 
     def perform(
         self, func: Any, traits: Traits, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
@@ -153,16 +159,7 @@ class Listener(TorchFunctionMode):
         """Run one function of the user's, for real, and note it."""
         name, verbatim, writes, pure, remembered, _ = traits
         given = tensors_in(args, kwargs)
-        entries = []
-        known = self.entries
-        refresh = self.written
-        for tensor in given:
-            entry = known.get(id(tensor))
-            if entry is None or entry() is not tensor:
-                entry = self.meet(tensor, None)
-            elif refresh:
-                self._refresh(tensor, entry)
-            entries.append(entry)
+        entries = [self.entry(tensor) for tensor in given]
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         run, plain = func, False
         replaced: Any = None
@@ -183,15 +180,7 @@ class Listener(TorchFunctionMode):
         if versions is not None and versions != _versions(given):
             call = Call(name, args, kwargs, plain, enabled, spot)
             written = note_writes(self, call, given, versions, entries)
-        if isinstance(result, Tensor):
-            entry = known.get(id(result))
-            if entry is None or entry() is not result:
-                entry = self.meet(result, len(self.operations))
-            elif entry.operation is None and entry not in entries:
-                entry.met_inside(result, len(self.operations))
-            outputs = [entry.number]
-        else:
-            outputs = self._outputs(result, entries)
+        outputs = self._outputs((result,) if isinstance(result, Tensor) else result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
         if remembered or self.keep is not None:

@@ -115,8 +115,8 @@ export function stepPlane(sheet, index, by) {
 export function fixedAtFirst(shape, given) {
   const axes = axesOf(shape, given);
   let room = 600; // small multiples that can still be told apart
-  return axes.planes
-    .toReversed()
+  return [...axes.planes]
+    .reverse()
     .map((axis) => {
       if (axis !== given?.batch && shape[axis] <= room) {
         room = Math.floor(room / shape[axis]);
@@ -124,7 +124,7 @@ export function fixedAtFirst(shape, given) {
       }
       return 0;
     })
-    .toReversed();
+    .reverse();
 }
 
 /** Keep the plane of the selected element in sight. */

@@ -46,7 +46,8 @@ function useShown(store, tensor, role, index) {
 
 /** Where the words of a sequence stand: beside their rows while those are tall enough, above the picture otherwise. */
 function wordsOf(tensor, sheet, zoomed) {
-  const strip = Boolean(tensor.tokens) && tensor.axes?.tokens != null && tensor.view === "tokens";
+  const sequence = tensor.view === "tokens" && tensor.axes?.tokens != null;
+  const strip = sequence && Boolean(tensor.tokens) && tensor.tokens.length <= 600; // more cannot be read at once
   const rows = sheet.axes.down === tensor.axes?.tokens && sheet.shown === 1 && sheet.rows <= 24;
   return { strip, beside: strip && rows && !zoomed, alone: strip && tensor.shape.filter((n) => n > 1).length === 1 };
 }

@@ -79,7 +79,7 @@ def test_modules_are_folded_and_open_with_a_click(opened: Any) -> None:
 
 def large_run(nodes: int, numbers: np.ndarray[Any, Any]) -> dict[str, Any]:
     """A long chain with branches, and one large derivative: as a saved page holds them."""
-    size = len(numbers)
+    shape = list(numbers.shape)
     with wrt.record(values=True) as t:
         x = torch.ones(3, requires_grad=True)
         y = x * 2
@@ -89,10 +89,10 @@ def large_run(nodes: int, numbers: np.ndarray[Any, Any]) -> dict[str, Any]:
     inputs = [[] if k == 0 else [k - 1] if k % 5 else [k - 1, max(0, k - 7)] for k in range(nodes)]
     chain = [like | {"id": k, "name": f"h#{k}", "names": [f"h#{k}"], "label": "h", "inputs": inputs[k]} for k in range(nodes)]
     names = [one["name"] for one in chain]
-    square = tensor | {"name": "h#0", "shape": [size, size], "data": encode.array(numbers), "view": "matrix"}
+    square = tensor | {"name": "h#0", "shape": shape, "data": encode.array(numbers), "view": "matrix"}
     square["axes"] = {"rows": 0, "columns": 1, "channel": None, "batch": None, "tokens": None}
     ask = {"target": {"name": last, "index": [0]}, "source": {"name": "h#0", "index": None}, "reduce": None}
-    reply = {"kind": "row", "over": "source", "shape": [size, size], "data": encode.array(numbers), "connected": True}
+    reply = {"kind": "row", "over": "source", "shape": shape, "data": encode.array(numbers), "connected": True}
     start = {"target": last, "source": "h#0", "index": [0]}
     return {
         "hello": hello | {"targets": names, "sources": names, "default": start, "computes": False},
@@ -108,16 +108,28 @@ def written(folder: Path, run: dict[str, Any]) -> str:
     return (folder / "large.html").as_uri()
 
 
+BLUE = """box => { const canvas = box.querySelector("canvas");
+    const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let seen = 0;
+    for (let i = 0; i < data.length; i += 4) seen += data[i + 2] > data[i] + 40;
+    return seen }"""
+
+
 def test_a_lone_entry_is_drawn_though_it_is_smaller_than_a_pixel(opened: Any, tmp_path: Path) -> None:
     numbers = np.zeros((1000, 1000), "float32")
     numbers[501, 333] = -2.0
     page = opened(written(tmp_path, large_run(3, numbers)))
-    blue = """box => { const canvas = box.querySelector("canvas");
-        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        let seen = 0;
-        for (let i = 0; i < data.length; i += 4) seen += data[i + 2] > data[i] + 40;
-        return seen }"""
-    assert page.heat("source").evaluate(blue) >= 1
+    assert page.heat("source").evaluate(BLUE) >= 1
+    page.page.close()
+
+
+def test_a_tall_matrix_is_shrunk_only_the_way_it_is_too_long(opened: Any, tmp_path: Path) -> None:
+    numbers = np.zeros((3000, 8), "float32")
+    numbers[:, 5] = -1.0
+    page = opened(written(tmp_path, large_run(3, numbers)))
+    share = page.heat("source").evaluate(BLUE) / page.heat("source").evaluate("({firstChild: c}) => c.width * c.height")
+    columns = page.heat("source").evaluate("box => (8 * 64) / box.clientWidth")  # cells are 64 pixels wide at most
+    assert share == pytest.approx(min(1.0, columns) / 8, rel=0.05)
     page.page.close()
 
 

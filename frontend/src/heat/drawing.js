@@ -17,9 +17,10 @@ function paint(sheet, content, palette) {
   return canvasOf(pixels, sheet.rows, sheet.columns);
 }
 
-function pool(picture, sheet, content, palette, k) {
-  if (!picture.pools.has(k)) {
-    const { rows, columns, data } = pooled(sheet, content.data, k);
+function pool(picture, sheet, content, palette, by) {
+  const key = `${by.down} ${by.across}`;
+  if (!picture.pools.has(key)) {
+    const { rows, columns, data } = pooled(sheet, content.data, by);
     const flat = {
       rows: rows * sheet.shown,
       columns,
@@ -32,17 +33,18 @@ function pool(picture, sheet, content, palette, k) {
       corner: () => [0, 0],
     };
     const canvas = canvasOf(signedPicture(flat, data, content.size, palette), flat.rows, columns);
-    picture.pools.set(k, { canvas, rows, columns });
+    picture.pools.set(key, { canvas, rows, columns });
   }
-  return picture.pools.get(k);
+  return picture.pools.get(key);
 }
 
 export function drawCells(context, { sheet, camera, picture, content, palette, ratio }) {
   // A little under one pixel per cell needs no shrinking by hand: the next whole factor would blur what fits.
-  const k = Math.ceil(0.999 / (Math.min(camera.across, camera.down) * ratio));
-  if (content.signed && !content.under && k > 1)
-    return drawPooled(context, sheet, camera, pool(picture, sheet, content, palette, k), k);
-  context.imageSmoothingEnabled = !content.signed && k > 1;
+  const by = { down: Math.ceil(0.999 / (camera.down * ratio)), across: Math.ceil(0.999 / (camera.across * ratio)) };
+  const shrunk = by.down > 1 || by.across > 1;
+  if (content.signed && !content.under && shrunk)
+    return drawPooled(context, sheet, camera, pool(picture, sheet, content, palette, by), by);
+  context.imageSmoothingEnabled = !content.signed && shrunk;
   const canvas = picture.full();
   context.drawImage(
     canvas,
@@ -53,7 +55,7 @@ export function drawCells(context, { sheet, camera, picture, content, palette, r
   );
 }
 
-function drawPooled(context, sheet, camera, small, k) {
+function drawPooled(context, sheet, camera, small, by) {
   context.imageSmoothingEnabled = false;
   for (let plane = 0; plane < sheet.shown; plane++) {
     const [row, column] = sheet.corner(plane);
@@ -71,8 +73,8 @@ function drawPooled(context, sheet, camera, small, k) {
       small.rows,
       x,
       y,
-      small.columns * k * camera.across,
-      small.rows * k * camera.down,
+      small.columns * by.across * camera.across,
+      small.rows * by.down * camera.down,
     );
     context.restore();
   }

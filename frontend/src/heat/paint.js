@@ -84,18 +84,18 @@ const blended = (color, gray, share) => {
 };
 
 /** Shrink by keeping the entry largest in size, so that a lone gradient is never lost between pixels. */
-export function pooled(sheet, data, k) {
-  const rows = Math.ceil(sheet.height / k);
-  const columns = Math.ceil(sheet.width / k);
+export function pooled(sheet, data, { down, across }) {
+  const rows = Math.ceil(sheet.height / down);
+  const columns = Math.ceil(sheet.width / across);
   const out = new Float64Array(sheet.shown * rows * columns);
   for (let plane = 0; plane < sheet.shown; plane++)
     for (let i = 0; i < sheet.height; i++) {
       let at = sheet.start(plane) + i * sheet.stepDown;
-      let to = (plane * rows + Math.floor(i / k)) * columns;
+      let to = (plane * rows + Math.floor(i / down)) * columns;
       for (let j = 0; j < sheet.width; to++) {
         let held = out[to];
         let reach = held < 0 ? -held : held;
-        for (const end = Math.min(sheet.width, j + k); j < end; j++, at += sheet.stepAcross) {
+        for (const end = Math.min(sheet.width, j + across); j < end; j++, at += sheet.stepAcross) {
           const v = data[at];
           const far = v < 0 ? -v : v;
           // Not a number stays not a number: no comparison with it holds.

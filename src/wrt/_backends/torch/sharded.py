@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from typing import Any
 
 import torch
@@ -43,20 +44,33 @@ def refuse_parts(tensor: torch.Tensor) -> None:
 
 def as_computed(parameter: torch.Tensor) -> torch.Tensor:
     """The tensor that a run computed with, for a parameter that FSDP2 keeps in shards; any other is itself."""
-    if not is_sharded(parameter) or "torch.distributed.fsdp" not in sys.modules:
+    if not is_sharded(parameter) or "torch.distributed.fsdp" not in sys.modules or _is_itself(parameter):
         return parameter
     for holder in gc.get_referrers(parameter):  # a shard knows nothing of the object that manages it
         held = holder if type(holder) is dict else getattr(holder, "__dict__", {})
         if held.get("sharded_param") is parameter:
             twin: torch.Tensor = held.get("_unsharded_param", parameter)
             return twin
+    _THEMSELVES[id(parameter)] = weakref.ref(parameter)
     return parameter
 
 
 def unsharded(module: torch.nn.Module, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Parameters as the graph of the latest run knows them: for FSDP2 the unsharded twins, elsewhere themselves."""
     twins = _fsdp_twins(module)
+    for tensor in named.values():
+        if id(tensor) not in twins and is_sharded(tensor):
+            _THEMSELVES[id(tensor)] = weakref.ref(tensor)
     return {name: twins.get(id(tensor), tensor) for name, tensor in named.items()} if twins else named
+
+
+_THEMSELVES: dict[int, weakref.ref[torch.Tensor]] = {}
+"""Sharded parameters that FSDP2 does not manage: finding that out looks through all objects there are."""
+
+
+def _is_itself(parameter: torch.Tensor) -> bool:
+    known = _THEMSELVES.get(id(parameter))
+    return known is not None and known() is parameter
 
 
 def _fsdp_twins(module: torch.nn.Module) -> dict[int, torch.Tensor]:

@@ -31,7 +31,7 @@ def when(path: Path, blocks: int, act) -> threading.Thread:
     """Act once so many blocks are on disk."""
 
     def watch() -> None:
-        for _ in range(3000):
+        for _ in range(12_000):
             if len(list(path.glob("c/*/0"))) >= blocks:
                 break
             time.sleep(0.01)

@@ -27,7 +27,7 @@ It decides how a block is computed, and so its last bits: an answer on disk goes
 """
 
 _SOLVERS: OrderedDict[Any, Solver] = OrderedDict()
-KEPT = 4
+KEPT = 2  # questions of which this process keeps what it found out
 SEED = 9
 
 

@@ -177,7 +177,7 @@ class Planned:
 
     def _ran(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         if isinstance(plan, Compressed):
-            operations = len(self.flow.sizes) if self.flow is not None and not known else plan.kept.get("operations", 16)
+            operations = plan.kept.get("operations") or (16 if self.flow is None else len(self.flow.sizes))
             plan.kept["operations"] = operations
             return sweep_compressed(
                 self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations

@@ -12,6 +12,8 @@ from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import asked, pull_columns, spread_tangents
 
+HANDFUL = 64  # seeds of a batch that is not cut into chunks,
+SMALL = 2**20  # where together they have at most so many numbers
 FEW = 2  # so few seeds are swept one by one: setting up a batch takes longer
 
 
@@ -45,7 +47,7 @@ class Sweeps:
                 self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
-            calls = count if rung is rungs[-1] else -(-count // (self.chunk or chunk_size(self.ask)))
+            calls = count if rung is rungs[-1] else -(-count // self._size(count))
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")
@@ -61,11 +63,18 @@ class Sweeps:
         return asked(self.ask, start(seed_of(self.ask, weights)), 1)
 
     def _in_chunks(self, weights: Array, count: int, rung: str, way: Way) -> Array | None:
-        size = self.chunk or chunk_size(self.ask)
+        size = self._size(count)
         if count <= size:
             return self._once(weights, rung, way)
         blocks = [self._once(weights[start : start + size], rung, way) for start in range(0, count, size)]
         return None if blocks[0] is None else self.ask.y.record.backend.arrays.concat(blocks, 0)
+
+    def _size(self, count: int) -> int:
+        """Seeds per call; a handful of small ones goes at once, without a look at the memory that is free."""
+        if self.chunk is not None:
+            return self.chunk
+        numbers = count * max(self.ask.y.size, *(value.size for value in self.ask.x.values))
+        return count if count <= HANDFUL and numbers <= SMALL else chunk_size(self.ask)
 
     def _once(self, weights: Array, rung: str, way: Way) -> Array | None:
         ask, arrays = self.ask, self.ask.y.record.backend.arrays

@@ -12,7 +12,7 @@ from wrt._planner import cost, warm
 from wrt._planner.choose import choose
 from wrt._planner.strategies.cut import cut
 
-FEWEST = 64
+FEWEST = 65
 """A shorter side than this is swept directly: nothing that planning finds would pay for it."""
 
 

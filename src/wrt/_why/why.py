@@ -39,7 +39,8 @@ def _examine(question: Question) -> list[Finding]:
         return not_finite(question)
     structural = list(wrong(question))
     if is_zero(question):
-        return [f for f in structural if f.cause == "hook" and f.certain] + zero(question)
+        hooks = [f for f in structural if f.cause == "hook" and f.certain]
+        return hooks + value_not_finite(question) + zero(question)  # where y is NaN, zeros are the lesser trouble
     if structural:
         return structural + list(state(question))
     return value_not_finite(question) or list(state(question)) or size(question)

@@ -272,12 +272,28 @@ def _cancel(question: Question, node: Node) -> Finding:
     if 0.0 < largest < UNDERFLOW:
         words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
         return question.finding("vanishing_chain", node, words, certain=True)
+    squashed = _all_or_nothing(question, node)
+    if squashed is not None:
+        words = f"every element that {squashed} gives is 0 or 1 to within roundoff: its slope is zero here"
+        return question.finding("saturated", node, words, certain=True, also=("invariant_output",))
     dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
     if dtypes & {"float16", "bfloat16"}:
         words = f"what arrives at {node.op} cancels to zero, or is too small for {', '.join(sorted(dtypes))}"
         return question.finding("low_precision", node, words, certain=False, also=("invariant_output",))
     words = f"{node.op} passes gradients back, but those that arrive from {question.names[0]} cancel to zero"
     return question.finding("invariant_output", node, words, certain=True)
+
+
+def _all_or_nothing(question: Question, node: Node) -> str | None:
+    """The function of the library whose parts cancel because it is saturated: a softmax that gives one 1 and zeros."""
+    via = question.evidence.via(node)
+    if by_operation("flattens").get(key(via)) != "saturated":
+        return None
+    parts = [n for n in question.route.path if question.evidence.via(n) == via and n.outputs]
+    last = question.evidence.value(parts[-1].outputs[0]) if parts else None
+    if last is None or not last.size or not np.all((np.abs(last) < 1e-6) | (np.abs(last - 1) < 1e-6)):
+        return None
+    return via
 
 
 def _shape(question: Question, tensor: int) -> tuple[int, ...]:

@@ -226,14 +226,14 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = []
+    OUT.mkdir(exist_ok=True)
+    where = OUT / ("planner.json" if chosen.device == "cpu" else f"planner_{chosen.device}.json")
     for problem in large_problems() if chosen.large else problems():
         if chosen.only in problem.name:
             rows.append(measure(problem, chosen.rounds, chosen.device))
             show(rows[-1])
-    OUT.mkdir(exist_ok=True)
-    told = {"device": chosen.device, "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
-    where = OUT / ("planner.json" if chosen.device == "cpu" else f"planner_{chosen.device}.json")
-    where.write_text(json.dumps(told, indent=1) + "\n")
+            told = {"device": chosen.device, "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
+            where.write_text(json.dumps(told, indent=1) + "\n")  # also of a run that is broken off
     missed = [row.name for row in rows if row.missed]
     print(f"{len(rows)} problems, {len(missed)} below what is wanted" + (f": {'; '.join(missed)}" if missed else ""))
     print(f"saved {where.name}")

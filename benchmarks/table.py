@@ -87,6 +87,7 @@ def draw(lines: list[Line], path: Path) -> None:
                 _bar(ax, place + shift, max(value, 1e-3), color)
         ax.set_yticks(range(len(some)), [line.name for line in some], fontsize=8)
         ax.set_xscale("log")
+        ax.xaxis.set_major_formatter("{x:g}")
         ax.axvline(1, color="black", linewidth=0.8)
         ax.set_title(f"{name}: times faster than the best rival (dark: warm, light: cold, red: slower)", fontsize=9, loc="left")
         ax.spines[["top", "right"]].set_visible(False)

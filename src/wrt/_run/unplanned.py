@@ -63,10 +63,14 @@ def shown(ask: Ask, known: Plan | None) -> bool:
 
 
 def _over_at_a_glance(ask: Ask, m: int, n: int) -> bool:
-    """Whether so few operations led to y that a direct sweep takes less time than looking for something better."""
+    """Whether a direct sweep takes less time than looking for something better.
+
+    Either few operations led to y, or all rows together are so small that starting an operation takes longer than the
+    operation itself: then fewer rows would gain nothing.
+    """
     record: Any = ask.y.record
+    numbers = m * max(m, n) * cost.PER_ELEMENT
+    if numbers < cost.PER_OPERATION and planned.QUICK:
+        return bool(record.light(ask.y))
     operations = record.few(ask.y)
-    if operations is None:
-        return False
-    each = cost.PER_OPERATION + m * max(m, n) * cost.PER_ELEMENT
-    return bool(operations * each < planned.QUICK)
+    return operations is not None and bool(operations * (cost.PER_OPERATION + numbers) < planned.QUICK)

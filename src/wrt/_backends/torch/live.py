@@ -36,7 +36,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "leaf", "signature", "tensor", "version", "view")
+    __slots__ = ("_edge", "device", "leaf", "signature", "tensor", "trusted", "version", "view")
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Moment:
         self.view = view
         self.leaf = leaf
         self.signature: tuple[str, ...] | None = None
+        self.trusted: bool | None = None
 
     @property
     def edge(self) -> GradientEdge | None:
@@ -129,6 +130,10 @@ class LiveRecord:
         """How many operations led to y; None where they are many or heavy."""
         return cuts.few(self.signature(y))
 
+    def light(self, y: Value) -> bool:
+        """Whether no heavy operation is near y."""
+        return not cuts.HEAVY.intersection(self.signature(y))
+
     def ends_in_a_product(self, y: Value) -> bool:
         """Whether y is a matrix product, whose matrix may be where its rows begin."""
         return cuts.ends_in_a_product(self.signature(y))
@@ -143,7 +148,10 @@ class LiveRecord:
 
     def trusted(self, y: Value) -> bool:
         """Whether the batches of every operation that led to y are known to be right."""
-        return trusted(y)
+        moment = y.key
+        if moment.trusted is None:
+            moment.trusted = trusted(y)
+        return bool(moment.trusted)
 
     def cone(self, y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
         """The patches of every layer between these rows and columns; None where the map is not known to be local."""

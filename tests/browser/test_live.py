@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +153,11 @@ y = h.cumsum(0)
 
 def test_a_script_shown_from_the_terminal_can_be_clicked(opened: Any, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "-c", "from wrt._cli.app import main; main()", "show", "script.py", "--no-browser"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as program:
+    # whoever runs the tests in the background hands on an ignored Ctrl-C
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{listening}; from wrt._cli.app import main; main()", "show", "script.py", "--no-browser"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as program, ExitStack() as end:
+        end.callback(program.kill)  # whatever fails: nobody waits for a page that is still served
         assert program.stderr is not None
         address = next(line.strip() for line in program.stderr if line.startswith("http"))
         page = opened(address).show("y", "x").click("target", 4)

@@ -226,7 +226,7 @@ CHANGES_OF_MODES: dict[str, tuple[Callable[[], object], str]] = {
     "trace function of threads": (lambda: swap(threading.settrace, tracer, threading.gettrace()), r"threading\.gettr"),
     "a thread that stays": (lambda: stay(threading.Event()), "threads"),
     "interrupt handler": (
-        lambda: restore.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN)),
+        lambda: restore.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, lambda *_: None)),
         "SIGINT handler",
     ),
     "warnings filter": (lambda: (enter(warnings.catch_warnings()), warnings.simplefilter("ignore")), "warnings filt"),

@@ -35,6 +35,7 @@ def live(run: wrt.Trace) -> Iterator[Live]:
     patch = pytest.MonkeyPatch()
     patch.setattr(assets, "bundle", lambda: assets.Bundle("export default {}", "body {}"))
     with Live(Microscope(run, limits=Limits(passes=20))) as served:
+        served.answer("hello", {})  # the first question starts a thread: not within somebody's test
         yield served
     patch.undo()
 

@@ -50,6 +50,7 @@ EXACT = {
     "products in a batch": lambda x: x.reshape(2, 3, 4) @ weights(2, 4, 2),
     "softmax": lambda x: x.softmax(-1),
     "layer norm": lambda x: F.layer_norm(x, (4,)),
+    "layer norm of two axes": lambda x: F.layer_norm(x.reshape(2, 3, 4), (3, 4)),
     "finite elements": lambda x: torch.zeros(6, dtype=x.dtype).index_add(
         0, INDEX[:6], (x[INDEX[:6]] @ weights(4, 4)).pow(2).sum(1)
     ),
@@ -87,6 +88,9 @@ def test_a_slope_that_happens_to_be_zero_stays_in_the_pattern(f):
     np.testing.assert_array_equal(pattern.toarray(), np.eye(24, dtype=bool))
 
 
-@pytest.mark.parametrize("f", [lambda x: torch.linalg.inv(x[:4]), lambda x: x.cumprod(0), lambda x: torch.fft.fft(x).real])
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: torch.linalg.inv(x[:4]), lambda x: x.cumprod(0), lambda x: torch.fft.fft(x).real, lambda x: x.softmax(0)],
+)
 def test_nothing_is_claimed_of_an_operation_that_mixes_in_its_own_way(f):
     assert claimed(f)[0] is None

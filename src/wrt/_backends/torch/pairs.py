@@ -58,7 +58,7 @@ def _pairs(spot: Spot, k: int, source: Spot) -> Pairs | tuple[()] | None:
     name = type(node).__name__
     if name in ELEMENTWISE and after == before:
         return ()
-    ruled = _by_rule(name, k, after, before)
+    ruled = _by_rule(node, k, after, before)
     if ruled is not None:
         return ruled
     if max(np.prod(after), np.prod(before)) > MOST_NUMBERS:
@@ -139,17 +139,29 @@ def _one_each(made: list[np.ndarray], size: int) -> Pairs | None:
     return alive, partner
 
 
-def _by_rule(name: str, k: int, after: Shape, before: Shape) -> Pairs | None:
-    """Matrix products, and what mixes the last axis: every index of one axis meets every index of another."""
+def _by_rule(node: Any, k: int, after: Shape, before: Shape) -> Pairs | None:
+    """Matrix products, and what mixes the last axes: every index of one axis meets every index of another."""
+    name = type(node).__name__
     if name in ("MmBackward0", "AddmmBackward0") and len(before) == 2 == len(after):
         left = k == (0 if name == "MmBackward0" else 1)
         return _product((), after, before, left=left)
     if name == "BmmBackward0":
         return _product(after[:1], after[1:], before[1:], left=k == 0)
-    if name in ("SoftmaxBackward0", "LogSoftmaxBackward0", "NativeLayerNormBackward0") and after == before and k == 0:
-        width = after[-1]
-        rows = np.arange(int(np.prod(after)))
-        return _few(np.repeat(rows, width), (rows[:, None] // width * width + np.arange(width)).reshape(-1))
+    width = _mixed(node, name, after) if after == before and k == 0 else None
+    if width is None:
+        return None
+    rows = np.arange(int(np.prod(after)))
+    return _few(np.repeat(rows, width), (rows[:, None] // width * width + np.arange(width)).reshape(-1))
+
+
+def _mixed(node: Any, name: str, shape: Shape) -> int | None:
+    """How many neighbors in memory are mixed with each other: a softmax of the last axis, a norm of the last few."""
+    if name in ("SoftmaxBackward0", "LogSoftmaxBackward0"):
+        dim = node._saved_dim
+        last = dim - 2**64 if dim >= 2**63 else dim  # torch shows -1 without its sign
+        return shape[-1] if shape and last in (-1, len(shape) - 1) else None
+    if name == "NativeLayerNormBackward0":
+        return int(np.prod(node._saved_normalized_shape))
     return None
 
 

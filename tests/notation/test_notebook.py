@@ -70,8 +70,9 @@ def test_a_healthy_cell(shell, capsys):
     assert sys.gettrace() is None
 
 
-@needs_kernel
-def test_a_kernel_of_its_own(tmp_path):
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """A kernel in a process of its own. Not within a test: its client may start a thread that stays."""
     from jupyter_client import KernelManager
     from jupyter_client.kernelspec import KernelSpec
 
@@ -79,17 +80,23 @@ def test_a_kernel_of_its_own(tmp_path):
     manager._kernel_spec = KernelSpec(
         argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], display_name="wrt", language="python"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "IPYTHONDIR": str(tmp_path)}
+    settings = str(tmp_path_factory.mktemp("ipython"))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "IPYTHONDIR": settings}
     manager.start_kernel(env=environment)
     client = manager.blocking_client()
     client.start_channels()
     try:
         client.wait_for_ready(timeout=120)
-        assert _said(client, "%load_ext wrt") == ""
-        said = _said(client, SICK)
+        yield client
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+@needs_kernel
+def test_a_kernel_of_its_own(kernel):
+    assert _said(kernel, "%load_ext wrt") == ""
+    said = _said(kernel, SICK)
     assert "detach cuts the path from x to y  [detach]" in said
     assert textwrap.dedent("h = (x * 2).detach()") in said
     assert "cell:4" in said, "a cell is called a cell, not a file in a temporary folder"

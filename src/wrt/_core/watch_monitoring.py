@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from wrt._core.frame_names import FrameNames
 from wrt._core.observer import Observer
 from wrt._core.stores import PROTOCOL, stores_of
-from wrt._core.where import user_files, user_frames
+from wrt._core.where import machine_made, user_files, user_frames
 
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NUMBERS = (4, 3, 5, 2, 1, 0)  # 3 and 4 belong to nobody; the others have a usual owner
@@ -162,7 +162,7 @@ class _Tool:
         self._tell(MonitoringWatch.returned, sys._getframe(1), value)
 
     def _begin(self, happened: Happened, code: CodeType, frame: FrameType) -> Any:
-        if not user_files[code.co_filename] or code.co_name in PROTOCOL:
+        if not user_files[code.co_filename] or code.co_name in PROTOCOL or machine_made(code):
             return _monitoring.DISABLE
         if get_ident() in self.watches:
             self._follow(code)

@@ -14,7 +14,7 @@ from typing import Any
 from wrt._core.frame_names import FrameNames
 from wrt._core.observer import Observer
 from wrt._core.stores import PROTOCOL
-from wrt._core.where import user_files, user_frames
+from wrt._core.where import machine_made, user_files, user_frames
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -63,7 +63,7 @@ class SettraceWatch:
         watched = user_files[code.co_filename]
         if self.previous is None and not watched and self.open:
             return None  # most calls are the library's own
-        watched = watched and code.co_name not in PROTOCOL
+        watched = watched and code.co_name not in PROTOCOL and not machine_made(code)
         if not self.open:
             return self._closed(frame, event, arg)
         if self.previous is None:

@@ -72,6 +72,16 @@ def is_user_code(filename: str) -> bool:
     return user_files[filename]
 
 
+def machine_made(code: CodeType) -> bool:
+    """Whether named tuples or dataclasses wrote this function: under `python -c` its file has the name of the user's own.
+
+    >>> from collections import namedtuple
+    >>> machine_made(namedtuple("Pair", "a b").__new__.__code__), machine_made((lambda: None).__code__)
+    (True, False)
+    """
+    return code.co_filename == "<string>" and (code.co_varnames[:1] == ("_cls",) or code.co_qualname.startswith("__create_fn__"))
+
+
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """The nearest frame of the user's own code, from `frame` (by default the caller's) outwards."""
     if frame is None:

@@ -52,3 +52,12 @@ def test_a_convolution_is_pushed_by_one_convolution():
     with Counted() as counted:
         linear.push([torch.randn(5, *x.shape, dtype=torch.float64)], DOUBLE_BACKWARD)
     assert counted.count == 2
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_single_column_is_that_of_the_row_loop(name):
+    x = torch.randn(1, 2, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = MAPS[name](x)
+    rows = [torch.autograd.grad(one, x, retain_graph=True)[0][0, 1, 2, 3] for one in y.reshape(-1)]
+    column = (d(y) / d(x)[0, 1, 2, 3]).value
+    torch.testing.assert_close(column.reshape(-1), torch.stack(rows), rtol=1e-12, atol=1e-12)

@@ -62,6 +62,16 @@ def push(one: Callable[..., torch.Tensor], columns: list[torch.Tensor], weights:
     return pushed
 
 
+def push_one(one: Callable[..., torch.Tensor], column: list[torch.Tensor], weights: Weights | None) -> torch.Tensor:
+    """The same for a single column, without a batch."""
+    if weights is not None:
+        with _Spared(weights) as spared:
+            pushed = one(*column)
+        if spared.computed == weights.convolutions:
+            return pushed
+    return one(*column)
+
+
 class _Spared(TorchDispatchMode):
     def __init__(self, weights: Weights) -> None:
         super().__init__()

@@ -127,11 +127,13 @@ class TorchLinear:
 
             columns = [t for _, t in live]
             try:
+                if rung == DOUBLE_BACKWARD and self._weights is None:
+                    self._weights = (spared.weights_of(pulled),)
                 if columns[0].shape[0] == 1:
-                    return one(*(t[0] for t in columns)).unsqueeze(0).detach()
+                    weights = None if self._weights is None else self._weights[0]
+                    return spared.push_one(one, [t[0] for t in columns], weights).unsqueeze(0).detach()
                 if rung == DOUBLE_BACKWARD:
-                    if self._weights is None:
-                        self._weights = (spared.weights_of(pulled),)
+                    assert self._weights is not None
                     return spared.push(one, columns, *self._weights).detach()
                 return torch.stack([one(*each) for each in zip(*columns, strict=True)]).detach()
             except CannotBatch:

@@ -79,9 +79,9 @@ def _read_off(spot: Spot, k: int, after: Shape, before: Shape) -> Pairs | tuple[
         seeds = [seed if number == spot[1] else torch.zeros(tuple(m.shape), dtype=m.dtype, device=m.device)
                  for number, m in enumerate(metadata)]  # fmt: skip
         found = spot[0](*seeds)
-        one: torch.Tensor = found[k] if isinstance(found, tuple) else found
-        if one.is_complex():
-            raise TypeError("pairs of real and imaginary parts are not told")
+        one: torch.Tensor | None = found[k] if isinstance(found, tuple) else found
+        if one is None or one.is_complex():
+            raise TypeError("a backward that returns nothing here, or real and imaginary parts, tells no pairs")
         return one if one.shape == before else one.sum_to_size(before)  # as the engine does after a broadcast
 
     with torch.no_grad():

@@ -10,6 +10,7 @@ import wrt
 from tests.operators._problems import SHAPES, matrix, network, stencil
 from tests.operators.test_operator import counted, swept
 from wrt import d
+from wrt._operators.gram import Gram
 from wrt.errors import TooLarge
 
 __all__ = ["swept"]
@@ -24,7 +25,7 @@ def test_all_forms_equal_the_dense_product(name: str, side: str) -> None:
     shape = x.shape if side == "x" else y.shape
     close = {"rtol": 1e-10, "atol": 1e-11 * np.abs(truth).max()}
 
-    def gram() -> wrt._operators.gram.Gram:
+    def gram() -> Gram:
         return (d(y) / d(x)).gram() if side == "x" else (d(y) / d(x)).T.gram()
 
     G = gram()

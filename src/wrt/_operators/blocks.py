@@ -14,10 +14,10 @@ from wrt._core.plan import Compressed
 from wrt._core.protocol import Array
 from wrt._core.report import Report
 from wrt._operators.linear_map import Fold, LinearMap
-from wrt._operators.structure import in_fewer_passes
 from wrt._run import execute
 from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.direct import set_up
+from wrt._run.products import in_fewer_passes
 from wrt._run.sweeps import Sweeps
 from wrt.errors import WrongShape
 

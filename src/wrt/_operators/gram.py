@@ -17,11 +17,11 @@ from wrt._core.index import Shape
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate, Report
 from wrt._operators.linear_map import Fold, LinearMap
-from wrt._operators.structure import in_fewer_passes
 from wrt._operators.vectors import columns_of
 from wrt._run.compressed import Passes
 from wrt._run.factored import Factors
 from wrt._run.memory import fits, refuse_bytes
+from wrt._run.products import in_fewer_passes
 
 Over = Literal["x", "y"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from wrt._core.ask import Ask
@@ -13,22 +12,7 @@ from wrt._run import execute
 from wrt._run.compressed import Passes
 from wrt._run.factored import Factors
 from wrt._run.memory import SMALL, answer_bytes
-from wrt._run.planned import Planned, worth_planning
-
-
-def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
-    """A compressed or factored Jacobian; None where there is none, or where not all of it is finite."""
-    if not worth_planning(ask) or execute.is_identity(ask):
-        return None
-    record = ask.y.record
-    record.ready(ask.y, ask.x)
-    for side in execute.meanings(ask.x):
-        if all(map(record.has_history, side.values)):
-            narrowed = replace(ask, x=side)
-            found = Planned(narrowed, record.linear(ask.y, side.values), report).in_fewer_passes()
-            if found is not None and found.finite:
-                return found
-    return None
+from wrt._run.products import in_fewer_passes
 
 
 def operand(ask: Ask, report: Report, *, short: int) -> Any:

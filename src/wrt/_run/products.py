@@ -185,7 +185,7 @@ def diagonal(ask: Ask, report: Report) -> Array:
     if execute.is_identity(ask):
         same.note(report)
         return arrays.reshape(same.diagonal(ask), ask.rows.shape)
-    found = _in_fewer_passes(ask, report)
+    found = in_fewer_passes(ask, report)
     if found is not None:
         return arrays.reshape(found.diagonal(), ask.rows.shape)
     kept = []
@@ -206,7 +206,7 @@ def sparse(ask: Ask, report: Report) -> csr_array:
     if execute.is_identity(ask):
         same.note(report)
         return same.sparse(ask)
-    found = _in_fewer_passes(ask, report)
+    found = in_fewer_passes(ask, report)
     if isinstance(found, Passes):
         return found.sparse()
     if found is not None:
@@ -225,7 +225,7 @@ def sparse(ask: Ask, report: Report) -> csr_array:
     return csr_array(vstack(blocks, format="csr"))
 
 
-def _in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
+def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
     """A compressed or factored answer; None where there is none, or where not all of it is finite."""
     if not worth_planning(ask) or execute.is_identity(ask):
         return None

@@ -20,7 +20,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import wrt
+from benchmarks.rival_row import Row, dense_weights
 from benchmarks.timing import OUT
 from wrt import d
 from wrt._planner import warm
@@ -47,20 +48,8 @@ class Problem:
     sparse: bool = False
 
 
-@dataclass
-class Row:
-    """Milliseconds of every contender, and how far wrt is from a Jacobian in float64."""
-
-    name: str
-    cold: dict[str, float] = field(default_factory=dict)
-    warm: dict[str, float] = field(default_factory=dict)
-    disagreement: float = float("nan")
-    notes: list[str] = field(default_factory=list)
-
-
 def network(*widths: int) -> Callable[[str], Network]:
-    generator = np.random.default_rng(0)
-    weights = [generator.normal(size=s) / s[0] ** 0.5 for s in pairwise(widths)]
+    weights = dense_weights(*widths)
 
     def make(dtype: str) -> Network:
         layers = [jnp.asarray(w, dtype) for w in weights]

@@ -33,9 +33,23 @@ SHAPES = [((2, 3), (3, 2)), ((6,), (5,)), ((), (2, 2)), ((3, 2), ()), ((1, 3), (
 def test_lazy_equals_eager_for_every_index(data: st.DataObject) -> None:
     y_shape, x_shape = data.draw(st.sampled_from(SHAPES))
     y, x, expected = question(y_shape, x_shape)
-    J = d(y) / d(x)
+    held_for_every_index(data, d(y) / d(x), expected, len(y_shape))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_second_derivative_is_narrowed_on_each_of_its_sides(data: st.DataObject) -> None:
+    y_shape, x_shape = data.draw(st.sampled_from([((2, 3), (3, 2)), ((), (2, 2)), ((2,), ()), ((2, 0), (3,))]))
+    y, x, jacobian = question(y_shape, x_shape)
+    m, n = y.numel(), x.numel()
+    # tanh'' = -2 tanh tanh', and the Jacobian holds tanh' once already
+    second = np.einsum("i,ij,ik->ijk", -2 * y.detach().numpy().reshape(m), jacobian.reshape(m, n), MATRIX[:m, :n].numpy())
+    held_for_every_index(data, d(y) / d(x) / d(x), second.reshape(y_shape + x_shape + x_shape), len(y_shape))
+
+
+def held_for_every_index(data: st.DataObject, J: Any, expected: np.ndarray, of_y: int) -> None:
     if data.draw(st.booleans()):
-        J, expected = J.T, np.moveaxis(expected, range(len(y_shape)), range(len(x_shape), expected.ndim))
+        J, expected = J.T, np.moveaxis(expected, range(of_y), range(expected.ndim - of_y, expected.ndim))
     for _ in range(data.draw(st.integers(1, 3))):
         index = data.draw(indices(expected.shape))
         try:

@@ -15,7 +15,7 @@ from wrt._core.value import Side, Value
 from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
 from wrt._notation.shared import SharedPass
-from wrt._notation.sides import narrowed, scattered
+from wrt._notation.sides import each_narrowed, scattered
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
 from wrt._run.row import plain_row, row_report
@@ -132,11 +132,11 @@ class Derivative:
         left = self._columns if self._transposed else self.rows.shape
         right = self.rows.shape if self._transposed else self._columns
         halves = split(index, left, right)
-        if halves is None or (self.order > 1 and halves[1 - self._transposed] != ()):
+        of_y, of_x = ((), None) if halves is None else halves[::-1] if self._transposed else halves
+        sides = None if of_x is None else each_narrowed(self._sides, of_x)
+        if sides is None:
             return self._with_entries(Elements.all(self.shape).pick(index))
-        of_y, of_x = (halves[1], halves[0]) if self._transposed else halves
         rows = self.rows.pick(of_y) if of_y else self.rows
-        sides = (narrowed(self._sides[0], of_x),) if of_x and self.order == 1 else self._sides
         return Derivative(self._y, rows, sides, transposed=self._transposed)
 
     def _with_entries(self, entries: Elements) -> Derivative:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.ask import Ask
-from wrt._core.index import Elements
+from wrt._core.index import Elements, split
 from wrt._core.value import Part, Side
 from wrt._run import execute
 
@@ -34,6 +34,20 @@ def narrowed(side: Side, index: Any) -> Side:
     if not _scattered(side):
         return _simple(side, index)
     return replace(columns_of(side, picked.positions), shape=picked.shape)
+
+
+def each_narrowed(sides: tuple[Side, ...], index: tuple[Any, ...]) -> tuple[Side, ...] | None:
+    """Sides with an index applied to their shapes one after another; None where it entangles two of them."""
+    first, rest = sides[0], sides[1:]
+    if not index:
+        return sides
+    if not rest:
+        return (narrowed(first, index),)
+    halves = split(index, first.shape, sum((side.shape for side in rest), ()))
+    others = None if halves is None else each_narrowed(rest, halves[1])
+    if halves is None or others is None:
+        return None
+    return (narrowed(first, halves[0]) if halves[0] else first, *others)
 
 
 def _scattered(side: Side) -> bool:

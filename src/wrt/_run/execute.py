@@ -50,7 +50,19 @@ class Answer:
 
 
 def answer(ask: Ask) -> Answer:
-    """The block that was asked for."""
+    """The block that was asked for: zeros where independence is proven, an error where a path was cut."""
+    return reached(ask) or independent(ask, ask.n)
+
+
+def independent(ask: Ask, columns: int) -> Answer:
+    """Exact zeros, or why they would be wrong."""
+    raise_unless_independent(ask)
+    zeros = ask.y.record.backend.arrays.zeros((ask.m, columns), ask.x.values[0])
+    return nothing(zeros, "y does not depend on x: exact zeros", connected=False)
+
+
+def reached(ask: Ask) -> Answer | None:
+    """The block that was asked for; None where nothing leads from x to y."""
     arrays = ask.y.record.backend.arrays
     row = plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None
     if row is not None:
@@ -69,12 +81,7 @@ def answer(ask: Ask) -> Answer:
     ask.y.record.ready(ask.y, ask.x)
     refuse_too_large(ask)
     with system_refusals(ask):
-        found = _first_reached(ask, tried=straight.tried)
-    if found is None:
-        raise_unless_independent(ask)
-        zeros = arrays.zeros((ask.m, ask.n), ask.x.values[0])
-        return nothing(zeros, "y does not depend on x: exact zeros", connected=False)
-    return found
+        return _first_reached(ask, tried=straight.tried)
 
 
 def connected(ask: Ask) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
 from wrt._core.protocol import Array, Arrays
@@ -15,7 +17,7 @@ PIECE = 2**20
 
 def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
     """d(y)[rows] / d(x) / d(z) ...: (m, n1 * n2 * ...)."""
-    found = _answer(y, rows, sides)
+    found = reached(y, rows, sides) or execute.independent(Ask(y, rows, sides[0]), math.prod(s.size for s in sides))
     arrays = y.record.backend.arrays
     if found.connected and found.report.steps and _all_zero(arrays, found.array):
         for side in sides[1:]:
@@ -38,15 +40,14 @@ def _zeros_are_right(ask: Ask, report: Report) -> None:
         execute.raise_unless_independent(ask)
 
 
-def _answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
+def reached(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer | None:
+    """The derivative; None where y does not depend on the first side (of a gradient: a second derivative of zero)."""
     if len(sides) == 1:
-        return execute.answer(Ask(y, rows, sides[0]))
+        return execute.reached(Ask(y, rows, sides[0]))
     first, rest = sides[0], sides[1:]
     ask = Ask(y, rows, first)
     arrays = y.record.backend.arrays
-    columns = 1
-    for side in rest:
-        columns *= side.size
+    columns = math.prod(side.size for side in rest)
     if ask.m == 0 or ask.n == 0 or columns == 0:
         return execute.nothing(arrays.zeros((ask.m, ask.n * columns), first.values[0]), "the question is empty")
     if execute.is_identity(ask):
@@ -55,9 +56,7 @@ def _answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer
     refuse_too_large(Ask(y, rows, Side((ask.n * columns,), first.parts)))
     gradients, used, step = _gradients(ask)
     if gradients is None:
-        execute.raise_unless_independent(ask)
-        zeros = arrays.zeros((ask.m, ask.n * columns), first.values[0])
-        return execute.nothing(zeros, "y does not depend on x: exact zeros")
+        return None
     return _differentiate(ask, used, gradients, rest, columns, step)
 
 
@@ -100,7 +99,7 @@ def _of_part(m: int, elements: Elements, gradient: Value, rest: tuple[Side, ...]
     """The next derivative of one part of the first one."""
     rows = Elements.all(gradient.shape).pick((slice(None),))  # (m, *x.shape)
     flat = Elements.at(gradient.shape, rows.positions.reshape(m, -1)[:, elements.positions])
-    inner = answer_or_zeros(gradient, flat, rest)
+    inner = reached(gradient, flat, rest)
     if inner is None:
         return None
     report.steps.extend(inner.report.steps)
@@ -109,15 +108,3 @@ def _of_part(m: int, elements: Elements, gradient: Value, rest: tuple[Side, ...]
     report.certificate = inner.report.certificate
     return inner.array
 
-
-def answer_or_zeros(gradient: Value, rows: Elements, rest: tuple[Side, ...]) -> execute.Answer | None:
-    """The derivative of a gradient; None where it does not depend on the next x (a second derivative that is zero)."""
-    record = gradient.record
-    reached = [
-        side
-        for side in execute.meanings(rest[0])
-        if all(map(record.has_history, side.values)) and execute.connected(Ask(gradient, rows, side))
-    ]
-    if not reached:
-        return None
-    return _answer(gradient, rows, (reached[0], *rest[1:]))

@@ -43,8 +43,8 @@ class Linear(Protocol):
     def push(self, tangents: Sequence[Array | None], rung: str) -> Array | None:
         """For each x (k, *x.shape), None for zeros -> (k, *y.shape), or None where no path leads to y."""
 
-    def pull_traceable(self, seeds: Array) -> list[Value | None]:
-        """Like pull, but each result is a Value that can be differentiated again."""
+    def pull_traceable(self, seeds: Array, by: Sequence[Value]) -> list[Value | None]:
+        """Like pull, but each result is a Value that can be differentiated again, with respect to these."""
 
 
 class Record(Protocol):

@@ -13,11 +13,12 @@ def of_gradient(y: Value, rows: Elements, sides: tuple[Side, ...]) -> Ask:
     """d(y) / d(x) / d(z) of a single y: the question d(gradient) / d(z). One pull, kept differentiable."""
     record = y.record
     first, second = sides
+    by = [value for side in execute.meanings(second) for value in side.values]
     seed = record.backend.arrays.one_hot(y, rows.positions)
     for side in execute.meanings(first):
         if not all(map(record.has_history, side.values)) or len(side.parts) != 1 or side.parts[0].into is not None:
             continue
-        (gradient,) = record.linear(y, side.values).pull_traceable(seed)
+        (gradient,) = record.linear(y, side.values).pull_traceable(seed, by)
         if gradient is None:
             continue
         picked = Elements.at(gradient.shape, side.parts[0].elements.positions.reshape(first.shape))

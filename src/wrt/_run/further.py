@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
@@ -54,20 +55,21 @@ def reached(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer
         return execute.nothing(arrays.zeros((ask.m, ask.n * columns), first.values[0]), "the identity is constant")
     y.record.ready(y, first)
     refuse_too_large(Ask(y, rows, Side((ask.n * columns,), first.parts)))
-    gradients, used, step = _gradients(ask)
+    gradients, used, step = _gradients(ask, rest)
     if gradients is None:
         return None
     return _differentiate(ask, used, gradients, rest, columns, step)
 
 
-def _gradients(ask: Ask) -> tuple[list[Value | None] | None, Side, Step]:
+def _gradients(ask: Ask, rest: Sequence[Side]) -> tuple[list[Value | None] | None, Side, Step]:
     """The rows of the first derivative as Values that can be differentiated again."""
     record = ask.y.record
     seeds = record.backend.arrays.one_hot(ask.y, ask.rows.positions)
     step = Step("first derivative, kept differentiable", "pull", "one by one", ask.m, ask.m)
+    by = [value for side in rest for meaning in execute.meanings(side) for value in meaning.values]
     for side in execute.meanings(ask.x):
         if all(map(record.has_history, side.values)):
-            pulled = record.linear(ask.y, side.values).pull_traceable(seeds)
+            pulled = record.linear(ask.y, side.values).pull_traceable(seeds, by)
             if any(g is not None for g in pulled):
                 return pulled, side, step
     return None, ask.x, step

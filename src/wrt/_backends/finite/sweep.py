@@ -66,7 +66,7 @@ class FiniteLinear:
                 pushed = pushed + _product(flat.imag, imaginary.T)
         return np.asarray(pushed).astype(self.y.dtype).reshape(count, *self.y.shape) if count else None
 
-    def pull_traceable(self, seeds: Array) -> list[Value | None]:
+    def pull_traceable(self, seeds: Array, by: Sequence[Value]) -> list[Value | None]:
         """The pull as a function of the inputs, to be differenced again."""
         found: list[Value | None] = []
         for k, x in enumerate(self.xs):

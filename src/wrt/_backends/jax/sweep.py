@@ -170,7 +170,7 @@ class JaxLinear:
 
     # ---------------------------------------------------------------- again
 
-    def pull_traceable(self, seeds: Array) -> list[Value | None]:
+    def pull_traceable(self, seeds: Array, by: Sequence[Value]) -> list[Value | None]:
         """The pull as further operations of the same run, in terms of the values that the run had."""
         if not self.live:
             return [None] * len(self.xs)

@@ -77,7 +77,7 @@ class TapeLinear:
             raise engine(error) from error
         return _summed(self.groups, [_dense(gradient) for gradient in found])
 
-    def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
+    def pull_traceable(self, seeds: Tensor, by: Sequence[Value]) -> list[Value | None]:
         """The gradients as tensors of the same tape, which records how they are made."""
         recording = self.recording
         recording.watch_everything()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from wrt._backends.torch.compat import Words
 from wrt._core.graph import Node
-from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath
+from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, WrtError
 
 
 @contextmanager
@@ -15,6 +15,8 @@ def translated() -> Iterator[None]:
     """Around a plain pass of autograd."""
     try:
         yield
+    except WrtError:
+        raise
     except RuntimeError as error:
         raise in_our_words(error) from error
 

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch import compat, spared
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.sharded import whole
+from wrt._backends.torch.twice import refuse_lost
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
@@ -168,14 +169,17 @@ class TorchLinear:
             self._weights = None
         return self._seed, self._pulled
 
-    def pull_traceable(self, seeds: Tensor) -> list[Value | None]:
-        with compat.Undisturbed(), torch.enable_grad(), translated():
-            rows = [
+    def pull_traceable(self, seeds: Tensor, by: Sequence[Value]) -> list[Value | None]:
+        def rows(seeds: Tensor) -> list[tuple[Tensor | None, ...]]:
+            return [
                 torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
-                for seed in (seeds.clone() if seeds.is_inference() else seeds)
+                for seed in seeds
             ]
+
+        with compat.Undisturbed(), torch.enable_grad(), translated():
+            pulled = refuse_lost(rows, seeds.clone() if seeds.is_inference() else seeds, self.out.node, by)
             lifted: list[Value | None] = []
-            for column in zip(*rows, strict=True):
+            for column in zip(*pulled, strict=True):
                 lifted.append(None if column[0] is None else self.y.record.backend.lift(torch.stack(column)))
             return lifted
 

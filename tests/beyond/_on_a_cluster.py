@@ -17,6 +17,7 @@ import torch
 import wrt
 from tests.beyond._models import fails_at_row_seven, jacobian, model, slow, weights
 from wrt import d
+from wrt._beyond.model import forget
 from wrt._cli.cluster_demo import demonstrate, network
 from wrt.errors import CannotTravel, Unfinished
 
@@ -57,6 +58,24 @@ def slices(J, client) -> dict[str, object]:
 
 def blocks(client) -> int:
     return sum(one["blocks"] for one in client.run(wrt.Model.counts).values())
+
+
+def sent_once(client, folder: Path) -> dict[str, object]:
+    """Several questions about one model, the last to workers that have let its run go."""
+    J, pickled = jacobian(model(20, 30, 40)), []
+    plain = wrt.Model.__reduce__
+    wrt.Model.__reduce__ = lambda self: (pickled.append(len(self.inputs)), plain(self))[1]  # without its state: none
+    try:
+        found = []
+        for number, let_go in enumerate((False, False, True)):
+            if let_go:
+                client.run(forget)
+            found.append(np.asarray(J[number:].to_zarr(folder / f"sent-{number}", chunks=(10, -1))))
+    finally:
+        wrt.Model.__reduce__ = plain
+    here = J.dask(chunks=(10, -1)).compute(scheduler="synchronous")
+    near = all(np.allclose(one, here[number:], rtol=1e-12, atol=1e-15) for number, one in enumerate(found))
+    return {"right": near, "states": sum(map(bool, pickled)), "questions": len(pickled) - sum(map(bool, pickled))}
 
 
 def worker_killed(client, folder: Path) -> dict[str, object]:
@@ -137,6 +156,7 @@ def main(folder: Path) -> None:
         told["live"] = live()
         told["demo"] = demonstrated(client, folder)
         told["poisoned"] = poisoned(folder)
+        told["sent once"] = sent_once(client, folder)
         told["mapped"] = mapped(folder)
         told["worker killed"] = worker_killed(client, folder)
         told["scheduler gone"] = scheduler_gone(client, folder)

@@ -24,6 +24,7 @@ def test_a_cluster_answers_as_one_process_does(tmp_path: Path) -> None:
     assert told["same bits"] == {"bits": True}
     assert told["slices"]["blocks"] == 2
     assert max(told["slices"]["recorded"]) == 1  # a worker records once and answers many blocks
+    assert told["sent once"] == {"right": True, "states": 2, "questions": 6}  # the scheduler, in the same process, pickles too
     assert told["mapped"] == {"bits": True, "computed": [4, 0]}
     assert told["worker killed"] == {"bits": True, "computed": 12}
     assert told["demo"]["agreed"]

@@ -10,8 +10,6 @@ import os
 import resource
 import sys
 import time
-import uuid
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
@@ -21,6 +19,7 @@ from wrt._beyond.ahead import Ahead
 from wrt._beyond.dask_array import current_client
 from wrt._beyond.model import COUNTS
 from wrt._beyond.needs import needs
+from wrt._beyond.sent import ABSENT, Sent
 from wrt._beyond.source import Live, cannot_travel
 from wrt.errors import Unfinished
 
@@ -90,7 +89,7 @@ def perform(
     work: Work, source: Any, jobs: Sequence[Job], *, what: str, client: Any = "auto", loaded: Loaded | None = None,
     keep: Keep | None = None,
 ) -> Done:  # fmt: skip
-    """`work(source, *job)` for every job; `source` is sent to each worker once.
+    """`work(source, *job)` for every job; the model of `source` is sent to each worker once.
 
     `loaded` adds to a job what it needs when it is sent, so that not all of it waits in memory; `keep` takes answers.
     """
@@ -136,32 +135,34 @@ def _here_and_now(
 
 def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead: Ahead, crew: _Crew) -> None:
     distributed, client = needs("distributed", "a cluster"), crew.client
-    token = uuid.uuid4().hex
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sending large graph")  # once, and then from worker to worker
-        sent = client.submit(_itself, source, key=f"wrt-source-{token}", pure=False)
-    waiting = iter(enumerate(jobs))
+    in_hand = IN_HAND * (sum(client.nthreads().values()) or 1)
+    sent = Sent(client, source, in_hand)
+    waiting = iter(range(len(jobs)))
     numbers: dict[str, int] = {}
 
-    def given(count: int) -> Iterator[Any]:
-        while count and (following := next(waiting, None)) is not None:
-            number, job = following
+    def given(number: int, again: bool = False) -> Any:
+        job = jobs[number]
+        future = sent.submit(work, job if crew.loaded is None else crew.loaded(*job), number, again)
+        numbers[future.key] = number
+        return future
+
+    def more(count: int) -> Iterator[Any]:
+        while count and (number := next(waiting, None)) is not None:
             try:
-                whole = job if crew.loaded is None else crew.loaded(*job)
+                yield given(number)
+                count -= 1
             except Exception as error:  # samples that cannot be read
                 done.failed[number] = _words(error)
-                continue
-            future = client.submit(work, sent, *whole, key=f"wrt-job-{token}-{number}", pure=False)
-            numbers[future.key] = number
-            count -= 1
-            yield future
 
-    in_hand = IN_HAND * (sum(client.nthreads().values()) or 1)
-    pending = distributed.as_completed(given(in_hand), raise_errors=False)
+    pending = distributed.as_completed(more(in_hand), raise_errors=False)
     for future in pending:
         number = numbers.pop(future.key)
         if future.status == "finished":
-            done.take(future.result(), number, crew.keep)
+            note = future.result()
+            if note is ABSENT:
+                pending.add(given(number, again=True))
+                continue
+            done.take(note, number, crew.keep)
             ahead.advance_by_crew()
         elif future.status == "error":
             done.failed[number] = _words(future.exception())
@@ -170,12 +171,8 @@ def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead:
         else:
             done.lost = f"the scheduler lost the work it was given ({future.status})"
             return
-        for more in given(1):
-            pending.add(more)
-
-
-def _itself(source: Any) -> Any:
-    return source
+        for following in more(1):
+            pending.add(following)
 
 
 def _words(error: BaseException) -> str:

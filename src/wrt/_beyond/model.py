@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 import weakref
@@ -57,6 +58,7 @@ class Model:
         self.settings = {name: travel(name).settings() for name in sorted(here or frameworks())}
         made_by = (build, _imported(build)) if isinstance(build, str) else build
         self.token = fingerprint(made_by, self.state, self.inputs, device, self.settings)
+        self.sent: dict[str, Any] = {}  # the clusters that hold it, by their client
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +80,10 @@ class Model:
             _RUNS.move_to_end(self.token)
             _MODELS[known._one] = self
             return known
+
+    def without_state(self) -> Model:
+        """Its name, and how processes compute with it: enough for one that holds its run, NotHere for another."""
+        return _again(pickle.dumps(_elsewhere), None, (), self.device, self.settings, self.token)
 
     @contextmanager
     def settled(self) -> Iterator[str | None]:
@@ -117,10 +123,19 @@ class Model:
         return f"Model  built by {name}, {state}, {len(self.inputs)} inputs"
 
 
+class NotHere(LookupError):
+    """This process was given a model without its state, and holds no run of it."""
+
+
+def _elsewhere() -> Any:
+    raise NotHere
+
+
 def _again(build: bytes, state: Any, inputs: Any, device: str, settings: Any, token: str) -> Model:
     model = Model.__new__(Model)
     model.build = import_module("cloudpickle").loads(build)
     model.state, model.inputs, model.device, model.settings, model.token = state, inputs, device, settings, token
+    model.sent = {}
     return model
 
 

@@ -55,8 +55,9 @@ class Recipe:
     def block(self, region: Region) -> npt.NDArray[Any]:
         """The numbers of a region; the run is recorded when the first block of this process is asked for."""
         with self.at_work():
+            solver = self.solver()
             COUNTS["blocks"] += 1
-            return self.solver().block(region)
+            return solver.block(region)
 
     def solver(self) -> Solver:
         run = self.model.trace()

@@ -213,7 +213,7 @@ a reentrant checkpoint lies on the path
     changed_in_place: (e.EngineRefused, RuntimeError, """\
 a tensor that backward needs was changed in place
   [torch.FloatTensor [3]], which is output 0 of Add, is at version 1; expected version 0 instead
-  run the code inside `with wrt.record() as t:`, which keeps what backward needs"""),
+  ask before that write, or record it too: `with wrt.record() as t:` keeps what backward needs"""),
     wrong_v: (e.WrongShape, ValueError, """\
 J @ v: v has shape (2,)
   J maps (3,) to (2,)

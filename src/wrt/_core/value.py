@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from wrt._core.index import Elements, Positions, Shape
+from wrt.errors import CannotTravel
 
 if TYPE_CHECKING:
     from wrt._core.protocol import Record
@@ -28,6 +29,21 @@ class Value:
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Value:
+        return self  # what it stands for cannot be copied, and does not change
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("a question")
+
+
+def stays_here(what: str) -> CannotTravel:
+    """The refusal to pickle what hangs on a run."""
+    return CannotTravel(
+        f"{what} of live tensors cannot be pickled",
+        "it hangs on the graph of a run in this process",
+        "pickle the answer J.value, the graph as t.save(path), or ask through a wrt.Model, which travels",
+    )
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import CellType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from wrt import _backends
 from wrt._core.bindings import Bindings
@@ -17,7 +17,7 @@ from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Shape
 from wrt._core.peek import forget_locals
 from wrt._core.protocol import Recording
-from wrt._core.value import Value
+from wrt._core.value import Value, stays_here
 from wrt._core.where import Where
 from wrt.errors import NotATensor, NotRecorded
 
@@ -73,6 +73,15 @@ class Handle:
 
     def __getitem__(self, index: Any) -> Handle:
         return Handle(self._recording, self._value, self._elements.pick(index))
+
+    def __copy__(self) -> Handle:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Handle:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("a handle")
 
     def __repr__(self) -> str:
         where = f" at {self.line}" if self.line else ""
@@ -187,6 +196,15 @@ class Trace:
 
     def _display_(self) -> Any:
         return _microscope().in_marimo(self)
+
+    def __copy__(self) -> Trace:
+        return self  # a run happened once
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trace:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise stays_here("a recording")
 
     def __repr__(self) -> str:
         graph = self.graph

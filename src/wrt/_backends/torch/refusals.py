@@ -42,7 +42,7 @@ def in_our_words(error: RuntimeError) -> RuntimeError:
         return EngineRefused(
             "a tensor that backward needs was changed in place",
             said.split(". ")[0].split(": ", 1)[-1][:160],
-            "run the code inside `with wrt.record() as t:`, which keeps what backward needs",
+            "ask before that write, or record it too: `with wrt.record() as t:` keeps what backward needs",
         )
     if Words.REENTRANT in said:
         return reentrant_checkpoint()

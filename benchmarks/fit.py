@@ -1,6 +1,6 @@
 """What passes cost on this machine: the rates of the planner's cost model, fitted to timed pulls and pushes.
 
-    python -m benchmarks fit [--write]
+    python -m benchmarks fit [--write] [--device cuda]
 
 Dense, deep, elementwise and stencil maps are pulled and pushed in batches of several sizes. The rates are those that
 explain all times best, each time counting by its relative error. They are saved with the other results; `--write` makes
@@ -26,17 +26,17 @@ from wrt import d
 from wrt._planner import cost
 from wrt._planner.rates import FILE, Rates
 
-BATCHES = (8, 64, 256)
+BATCHES = {"cpu": (8, 64, 256), "cuda": (8, 256, 2048)}
 ROUNDS = 7
 
 
-def maps() -> dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]]:
+def maps(device: str) -> dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]]:
     def elementwise(x: torch.Tensor) -> torch.Tensor:
         for _ in range(6):
             x = torch.tanh(x) * 1.1
         return x
 
-    return {
+    found: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]] = {
         "network 64": (network(64, 64, 64, 64), (64,)),
         "network 256": (network(256, 256, 256, 256), (256,)),
         "network 768": (network(768, 768, 768), (768,)),
@@ -48,15 +48,28 @@ def maps() -> dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int,
         "Brusselator": (brusselator, (2, 24, 24)),
         "recurrent": (Recurrent(64, 20), (64,)),
     }
+    if device != "cpu":  # where a device is busy, and not only its driver
+        found |= {
+            "network 2048": (network(2048, 2048, 2048), (2048,)),
+            "network 8192": (network(4096, 8192, 4096), (4096,)),
+            "elementwise 100000": (elementwise, (100_000,)),
+            "large Burgers": (burgers, (50_000,)),
+        }
+    return found
 
 
-def timed(run: Callable[[], Any]) -> float:
+def timed(run: Callable[[], Any], device: str) -> float:
+    """On a CPU the time of the one thread that computes; elsewhere until the device is done."""
+    clock = time.thread_time if device == "cpu" else time.perf_counter
+    done = torch.cuda.synchronize if device == "cuda" else lambda: None
     run()
     best = float("inf")
     for _ in range(ROUNDS):
-        begun = time.thread_time()
+        done()
+        begun = clock()
         run()
-        best = min(best, time.thread_time() - begun)
+        done()
+        best = min(best, clock() - begun)
     return best
 
 
@@ -66,17 +79,19 @@ def pushed(ask: Any, tangents: torch.Tensor) -> Any:
     return linear.push([tangents], linear.push_rungs[0])
 
 
-def measure() -> list[dict[str, Any]]:
+def measure(device: str) -> list[dict[str, Any]]:
     """One line for each map and batch: what was touched, and the seconds of a pull and a push."""
     lines = []
-    for name, (f, shape) in maps().items():
-        x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    for name, (f, shape) in maps(device).items():
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
+        if isinstance(f, torch.nn.Module):
+            f.to(device)
         ask = (d(f(x)) / d(x)).ask
         flow = ask.y.record.flow(ask.y, ask.x.values)
         passed = flow.between(frozenset({0}), frozenset(flow.xs))
         linear = ask.y.record.linear(ask.y, ask.x.values)
-        for k in BATCHES:
-            seeds, tangents = torch.randn(k, *ask.y.shape), torch.randn(k, *x.shape)
+        for k in BATCHES[device]:
+            seeds, tangents = (torch.randn(k, *shape, device=device) for shape in (ask.y.shape, x.shape))
             lines.append(
                 {
                     "map": name,
@@ -84,8 +99,8 @@ def measure() -> list[dict[str, Any]]:
                     "operations": len(passed),
                     "products": sum(flow.products[t] for t in passed),
                     "elements": sum(flow.elements[t] for t in passed),
-                    "pull": timed(lambda seeds=seeds, linear=linear: linear.pull(seeds, linear.pull_rungs[0])),
-                    "push": timed(lambda tangents=tangents, ask=ask: pushed(ask, tangents)),
+                    "pull": timed(lambda seeds=seeds, linear=linear: linear.pull(seeds, linear.pull_rungs[0]), device),
+                    "push": timed(lambda tangents=tangents, ask=ask: pushed(ask, tangents), device),
                 }
             )
     return lines
@@ -105,10 +120,11 @@ def fit(lines: list[dict[str, Any]]) -> Rates:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="make these the rates that wrt ships with")
+    parser.add_argument("--device", default="cpu", choices=sorted(BATCHES))
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    lines = measure()
+    lines = measure(chosen.device)
     rates = fit(lines)
     off = []
     for line in lines:
@@ -120,7 +136,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, value in rates.to_dict().items():
         print(f"  {name:16s} {value:.3g}   (shipped: {cost.RATES.to_dict()[name]:.3g})")
     OUT.mkdir(exist_ok=True)
-    (OUT / "rates.json").write_text(json.dumps({"rates": rates.to_dict(), "lines": lines}, indent=1) + "\n")
+    name = "rates.json" if chosen.device == "cpu" else f"rates_{chosen.device}.json"
+    (OUT / name).write_text(json.dumps({"rates": rates.to_dict(), "lines": lines}, indent=1) + "\n")
     if chosen.write:
         FILE.write_text(json.dumps(rates.to_dict(), indent=1) + "\n")
         print(f"written to {FILE}")

@@ -71,12 +71,29 @@ def test_the_peak_is_refused_although_the_answer_alone_would_fit(monkeypatch: py
 
 def test_chunks_shrink_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = dense(8192)
-    ask = (d(y) / d(x)).ask
     free_is(monkeypatch, 2**40)
-    plenty = chunk_size(ask)
+    plenty = chunk_size((d(y) / d(x)).ask)
     free_is(monkeypatch, int(260 * 2**20 / 0.9))
+    ask = (d(y) / d(x)).ask
     assert 1 <= chunk_size(ask) < plenty
     assert chunk_bytes(ask) <= 2**20
+
+
+def test_one_look_at_the_memory_serves_a_question_and_a_later_answer_looks_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, x = dense(4200)
+    J = d(y) / d(x)
+    looks: list[int] = []
+
+    def free_memory(self: object, value: object) -> int:
+        looks.append(1)
+        return 2**40
+
+    monkeypatch.setattr("wrt._backends.torch.arrays.TorchArrays.free_memory", free_memory)
+    J.explain()
+    assert len(looks) == 1
+    free_is(monkeypatch, int(66 * 2**20 / 0.9))  # less than the 67.3 MiB of the answer
+    with pytest.raises(TooLarge, match=r"66\.0 MiB are free"):
+        J.value
 
 
 def test_a_hidden_tensor_that_dwarfs_both_ends_counts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wrt._core.index import Elements, Shape
 from wrt._core.value import Side, Value
@@ -15,6 +15,8 @@ class Ask:
     y: Value
     rows: Elements
     x: Side
+    free: int | None = field(default=None, init=False)
+    """Bytes that were free for the answer when somebody looked: asking a GPU takes as long as starting ten operations."""
 
     @property
     def m(self) -> int:

@@ -26,9 +26,16 @@ def free(like: Value) -> int:
     return int(found * (1 - KEEP_FREE))
 
 
+def free_for(ask: Ask, *, anew: bool = False) -> int:
+    """Bytes that may be taken for a question, as of when it was first looked at: its own answer is not subtracted."""
+    if ask.free is None or anew:
+        ask.free = free(ask.x.values[0])
+    return ask.free
+
+
 def left_beside(ask: Ask) -> int:
     """Bytes that are free once the dense answer stands; of an answer that does not fit, all that is free."""
-    there, needed = free(ask.x.values[0]), answer_bytes(ask)
+    there, needed = free_for(ask), answer_bytes(ask)
     return there - needed if needed < there else there
 
 

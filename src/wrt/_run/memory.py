@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from wrt._core.ask import Ask
 from wrt._core.value import Value
-from wrt._run.budget import SMALL, adopts, answer_bytes, free
+from wrt._run.budget import SMALL, adopts, answer_bytes, free, free_for
 from wrt._run.chunk import chunk_bytes
 from wrt._run.options import current
 from wrt.errors import TooLarge, WrtError
@@ -32,10 +32,11 @@ def refuse_too_large(ask: Ask) -> None:
     """Raise `TooLarge` when the dense answer, or the way to it, cannot fit."""
     what = f"the Jacobian has {ask.m} x {ask.n} entries"
     needed = answer_bytes(ask)
-    refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
     if current().memory is not None or needed < SMALL:
-        return
-    peak, limit = peak_bytes(ask), free(ask.x.values[0])
+        return refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
+    limit = free_for(ask, anew=True)
+    _hold_to(limit, needed, what, WAYS_OUT)
+    peak = peak_bytes(ask)
     if peak > limit:
         where = f"about {words(peak)} at the peak of computing it, {words(limit)} are free"
         raise TooLarge(f"{what}: {words(needed)}", where, WAYS_OUT)
@@ -48,6 +49,10 @@ def refuse_bytes(needed: int, like: Value, what: str, write: str) -> None:
         if needed < SMALL:
             return
         limit = free(like)
+    _hold_to(limit, needed, what, write)
+
+
+def _hold_to(limit: int, needed: int, what: str, write: str) -> None:
     if needed > limit:
         raise TooLarge(f"{what}: {words(needed)}", f"{words(limit)} are free for it", write)
 

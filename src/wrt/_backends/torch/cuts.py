@@ -106,7 +106,7 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         not _leads_unmixed(made_from, mixing, {number[end] for end in ends if end in number}),
         _push_cost(spots, work),
         value,
-        lambda: weights(y, xs, make),
+        lambda: weights(start[0], xs, make),  # not y itself, which may keep this flow
         mixing,
         lambda tensor: _is_sum(spots[tensor], made_from[tensor]),
     )
@@ -231,13 +231,12 @@ def rows_at_once(y: Value) -> int:
 
 
 def weights(
-    y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]
+    node: Node, xs: Sequence[Value], make: Callable[[GradientEdge], Value]
 ) -> tuple[Value, torch.Tensor] | None:
     """y = W h (+ b) with one h: the Value h, and W as the cotangents that the rows of y have there.
 
-    None where y is no such product, or where W or b depend on x too.
+    `node` made y. None where y is no such product, or where W or b depend on x too.
     """
-    node: Node = y.key.edge.node
     name = type(node).__name__
     while name in SAME_NUMBERS or name.startswith(SQUEEZE):
         node = node.next_functions[0][0]

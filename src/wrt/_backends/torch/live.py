@@ -36,7 +36,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "leaf", "signature", "tensor", "trusted", "version", "view")
+    __slots__ = ("_edge", "device", "flow", "leaf", "signature", "tensor", "trusted", "version", "view")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Moment:
         self.leaf = leaf
         self.signature: tuple[str, ...] | None = None
         self.trusted: bool | None = None
+        self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
 
     @property
     def edge(self) -> GradientEdge | None:
@@ -111,8 +112,12 @@ class LiveRecord:
         return row(out, into, unit(y, position))
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
-        """The graph between y and x as plain data, for the planner."""
-        return cuts.flow(y, xs, self._at_edge)
+        """The graph between y and x as plain data, for the planner: walked once for each question."""
+        moment, ends = y.key, tuple([x.key for x in xs])
+        if moment.flow is None or moment.flow[0] != ends:
+            moment.flow = ends, cuts.flow(y, xs, self._at_edge)
+        known: Flow | None = moment.flow[1]
+        return known
 
     def signature(self, y: Value) -> tuple[str, ...]:
         """What a plan for y may be remembered by."""
@@ -144,7 +149,7 @@ class LiveRecord:
 
     def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
         """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
-        return cuts.weights(y, xs, self._at_edge)
+        return cuts.weights(y.key.edge.node, xs, self._at_edge)
 
     def trusted(self, y: Value) -> bool:
         """Whether the batches of every operation that led to y are known to be right."""

@@ -64,7 +64,10 @@ def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Ce
 def verdict(ask: Ask, got: Array, expected: Array, size: Array) -> Certificate:
     """The largest difference, relative to the size of what was summed."""
     arrays = ask.y.record.backend.arrays
-    summed, said, residual = arrays.maxima(size, arrays.abs(expected), arrays.abs(got - expected))
+    expected = arrays.cast_like(expected, got)
+    with np.errstate(invalid="ignore"):  # two infinities are looked at below
+        off = arrays.abs(got - expected)
+    summed, said, residual = arrays.maxima(size, arrays.abs(expected), off)
     scale = max(summed, said)
     if 0.0 < scale < math.inf and residual < math.inf:  # false for a NaN too
         return Certificate("probe", residual / scale, tolerance(ask), finite=summed < math.inf)

@@ -5,6 +5,7 @@ Seeds are made by NumPy: `jit` takes them as they are, where one operation of JA
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -41,6 +42,13 @@ def _precision(dtype: Any) -> float:
 @cache
 def _is_complex(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
+
+
+def _has_only_finite(array: npt.NDArray[Any]) -> bool:
+    """One product tells of most arrays: it is finite only where all of them are. A large one may run over."""
+    if array.dtype.char in "fd" and math.isfinite(np.vdot(array, array)):
+        return True
+    return bool(np.isfinite(array).all())
 
 
 class JaxArrays:
@@ -99,7 +107,8 @@ class JaxArrays:
     def reshape(self, array: Array, shape: Shape) -> Array:
         if isinstance(array, np.ndarray):  # what the user gets is an array of JAX, whatever it was computed with
             return jax.device_put(array.reshape(shape))
-        return array if array.shape == tuple(shape) else _reshape(array, tuple(shape))
+        same = len(shape) == array.ndim and all(n in (-1, had) for n, had in zip(shape, array.shape, strict=True))
+        return array if same else _reshape(array, tuple(shape))
 
     def transpose(self, array: Array) -> Array:
         return array.T if isinstance(array, np.ndarray) else _transpose(array)
@@ -151,7 +160,7 @@ class JaxArrays:
 
     def all_finite(self, array: Array) -> bool:
         if isinstance(array, np.ndarray) or on_cpu():
-            return bool(np.isfinite(np.asarray(array)).all())
+            return _has_only_finite(np.asarray(array))
         return bool(_all_finite(array))  # one number comes back from the device, not all of them
 
     def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
@@ -173,7 +182,9 @@ class JaxArrays:
         return native(array).astype(like.dtype)
 
     def cast_like(self, array: Array, like: Array) -> Array:
-        return array.astype(like.dtype)
+        if isinstance(like, np.ndarray):  # what lies in NumPy's hands is compared there: nothing has to be compiled
+            return np.asarray(array).astype(like.dtype, copy=False)
+        return array if array.dtype == like.dtype else array.astype(like.dtype)
 
     def isfinite(self, array: Array) -> npt.NDArray[np.bool_]:
         result: npt.NDArray[np.bool_] = np.isfinite(np.asarray(array)) if on_cpu() else np.asarray(jnp.isfinite(array))

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from wrt import d
-from wrt._backends.torch import local
+from wrt._backends.torch import cone, local
 from wrt._planner import warm
 from wrt._planner.strategies import cone as strategy
 
@@ -96,17 +96,98 @@ def test_a_broadcast_is_no_elementwise_operation():
     assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(0, 6))) != "cone"
 
 
-def test_a_hook_makes_the_engine_prove_it():
-    y, x = asked(lambda x: hooked(conv(x, padding=1)).sin())
+def on_tensor(h):
+    h.register_hook(lambda g: 3 * g)
+
+
+def on_node(h):
+    h.grad_fn.register_hook(lambda into, out: (3 * into[0], *into[1:]))
+
+
+def before_node(h):
+    h.grad_fn.register_prehook(lambda out: (3 * out[0],))
+
+
+def block(y, x):
+    """Some rows and columns, and the same by a row loop."""
     J = d(y)[0, 0, 3:5] / d(x)[0, 0, 4:6]
     truth = torch.stack([torch.autograd.grad(v, x, retain_graph=True)[0][0, 0, 4:6] for v in y[0, 0, 3:5].reshape(-1)])
-    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-13)
-    assert "whole passes" in " ".join(J.explain().fallbacks)
+    return J, J.value.reshape(truth.shape), truth
 
 
-def hooked(h):
-    h.register_hook(lambda g: 3 * g)
-    return h
+@pytest.fixture
+def every_hook_is_known(monkeypatch):
+    monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [True])
+    monkeypatch.setattr("wrt._backends.torch.hooks._SET", {})
+
+
+@pytest.mark.parametrize("hook", [on_tensor, on_node, before_node])
+def test_a_hook_makes_the_engine_prove_it(hook, every_hook_is_known):
+    def f(x, with_hook):
+        h = conv(x, padding=1)
+        if with_hook:
+            hook(h)
+        return conv(h.sin(), padding=1)
+
+    plain, x = asked(lambda x: f(x, with_hook=False))
+    hooked, z = asked(lambda x: f(x, with_hook=True))
+    J, found, truth = block(plain, x)  # the same program, right through patches: that must not vouch for the next one
+    torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-13)
+    assert J.explain().strategy == "cone"
+    for _ in range(2):
+        J, found, other = block(hooked, z)
+        torch.testing.assert_close(found, other, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(other, 3 * truth, rtol=1e-12, atol=1e-13)
+        assert "whole passes" in " ".join(J.explain().fallbacks)
+
+
+def test_a_hook_that_is_switched_on_later_counts(every_hook_is_known):
+    y, x = asked(MAPS["Tanh"])
+    factor = [1.0]
+    y.grad_fn.next_functions[0][0].register_hook(lambda into, out: (factor[0] * into[0], *into[1:]))
+    for factor[0] in (1.0, 5.0, 1.0):
+        J, found, truth = block(y, x)
+        torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-13)
+        assert J.explain().strategy == ("cone" if factor[0] == 1.0 else "direct")
+
+
+def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_known):
+    y, x = asked(MAPS["Tanh"])
+    handle = y.grad_fn.register_hook(lambda into, out: None)
+    assert [step.what for step in block(y, x)[0].explain().steps] == ["rows through patches", "certificate"]
+    handle.remove()
+    assert "one more row" in block(y, x)[0].explain().steps[-1].what
+    other = (2 * x).sin()
+    other.grad_fn.register_hook(lambda into, out: None)
+    assert block(y, x)[0].explain().steps[-1].what == "certificate"  # somebody's, somewhere
+    del other
+    assert "one more row" in block(y, x)[0].explain().steps[-1].what
+
+
+def test_hooks_from_before_may_be_anywhere(monkeypatch):
+    monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [False])
+    monkeypatch.setattr("wrt._backends.torch.hooks._SET", {})
+    J, found, truth = block(*asked(MAPS["Tanh"]))
+    torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-13)
+    assert J.explain().steps[-1].what == "certificate"
+
+
+def test_the_recipe_of_one_graph_serves_the_next_whatever_its_numbers():
+    layers = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(3, 2, 3)).double()
+    known = cone.recipe.cache_info()
+    for seed in range(3):
+        y, x = asked(layers, seed)
+        assert check(y, x, (0, 1, slice(2, 4)), (0, slice(None), slice(3, 5), slice(1, 5))) == "cone"
+        with torch.no_grad():
+            layers[0].weight.mul_(-1.5)
+    assert cone.recipe.cache_info().misses == known.misses + 1
+    y, x = asked(lambda x: layers(x.mT))  # other shapes: another recipe
+    assert check(y.mT, x, (0, 1, slice(2, 4)), (0, slice(None), slice(3, 5), slice(1, 5))) == "direct"
+    with torch.no_grad():
+        layers[2].padding = (1, 1)
+    y, x = asked(layers)
+    assert check(y, x, (0, 1, slice(2, 4)), (0, slice(None), slice(3, 5), slice(1, 5))) == "cone"
+    assert cone.recipe.cache_info().misses == known.misses + 2
 
 
 def test_a_patch_takes_no_call_of_the_whole():

@@ -64,15 +64,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patches:
-    """Sweep only what of every layer lies between the rows and the columns that were asked for.
-
-    `hooks` counts the hooks that had been set when the engine itself proved the same program.
-    """
+    """Sweep only what of every layer lies between the rows and the columns that were asked for."""
 
     passes: int
     share: float
     because: str
-    hooks: int = -1
     strategy: Literal["cone"] = "cone"
     way: Way = "pull"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Patches
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
-from wrt._planner import warm
 from wrt._planner.strategies.cone import cone
 from wrt._run.certify import certify, compare, signs, tolerance
 from wrt._run.direct import Swept
@@ -36,45 +36,43 @@ def may_be_local(ask: Ask) -> bool:
 def sweep_cone(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     """The (m, n) block; None where the map is not known to be local, where patches do not pay or do not hold."""
     record: Any = ask.y.record  # one that knows cones, see `may_be_local`
-    x = ask.x.parts[0]
-    rows, columns = ask.rows.positions, x.elements.positions
-    patches = record.cone(ask.y, rows, x.value, columns)
-    if patches is None:
+    arrays, x = record.backend.arrays, ask.x.parts[0]
+    patches = record.cone(ask.y, ask.rows.positions, x.value, x.elements.positions)
+    plan = None if patches is None else cone(ask.m, ask.n, patches.work, patches.whole)
+    if patches is None or plan is None:
         return None
-    plan = cone(ask.m, ask.n, patches.work, patches.whole)
-    if plan is None:
-        return None
-    arrays = record.backend.arrays
-    key = ("cone", record.backend.name, ask.y.shape, x.value.shape, record.signature(ask.y))
-    hooks = record.hooks()
-    known = warm.recall(key)
     # the rules of patches are held to row loops by their tests; only hooks of the user could say otherwise
-    proven = not hooks or (isinstance(known, Patches) and known.hooks == hooks)
-    weights = np.concatenate([np.eye(ask.m), signs(ask.m)]) if proven else np.eye(ask.m)
-    batch = patches.pull(arrays.from_numpy(weights, ask.y), rows, columns)
+    joined = not record.hooked() and current().certify
+    batch = patches.pull(arrays.from_numpy(_seeds(ask.m, joined), ask.y))
     found = batch[: ask.m]
     report.steps.append(Step("rows through patches", "pull", "in one batch", ask.m, 1))
-    report.certificate = _certificate(ask, linear, found, batch[ask.m :] if proven else None, report)
+    report.certificate = _joined(ask, batch, report) if joined else _plain(ask, linear, found, report)
     if report.certificate.kind != "none" and not report.certificate.passed:
         report.fallbacks.append(f"cone: patches do not say what whole passes do ({report.certificate})")
-        warm.forget(key)
         return None
-    if not proven and report.certificate.kind != "none":
-        warm.remember(key, replace(plan, hooks=hooks))
     report.strategy, report.because = plan.strategy, plan.because
     return Swept(found, "pull", report.certificate.finite or arrays.all_finite(found))
 
 
-def _certificate(ask: Ask, linear: Linear, found: Array, expected: Any, report: Report) -> Certificate:
-    if not current().certify:
-        return Certificate("none")
-    if expected is None:
-        return certify(ask, linear, found, report)
+@lru_cache(maxsize=32)
+def _seeds(m: int, joined: bool) -> npt.NDArray[np.float64]:
+    """A one for each row, and the probe."""
+    return np.concatenate([np.eye(m), signs(m)]) if joined else np.eye(m)
+
+
+def _plain(ask: Ask, linear: Linear, found: Array, report: Report) -> Certificate:
+    return certify(ask, linear, found, report) if current().certify else Certificate("none")
+
+
+def _joined(ask: Ask, batch: Array, report: Report) -> Certificate:
+    """The probe as the last row of the batch, next to the same sum of the rows before it."""
     report.steps.append(Step("certificate, one more row of the batch", "pull", "in one batch", 1, 0))
     arrays, u = ask.y.record.backend.arrays, signs(ask.m)  # (1, m)
-    block, said = arrays.numpy(found), arrays.numpy(expected)  # a small block: quicker looked at in NumPy
+    numbers = arrays.numpy(batch)  # a small block: quicker looked at in NumPy
+    block, said = numbers[:-1], numbers[-1:]
     scale = max(float((np.abs(u) @ np.abs(block)).max()), float(np.abs(said).max()))
     if not 0.0 < scale < math.inf:
-        return replace(compare(ask, arrays.from_numpy(u, ask.y), found, expected), probe=IN_THE_BATCH)
+        found = compare(ask, arrays.from_numpy(u, ask.y), batch[: ask.m], batch[ask.m :])
+        return replace(found, probe=IN_THE_BATCH)
     residual = float(np.abs(u @ block - said).max()) / scale
     return Certificate("probe", residual, tolerance(ask), finite=True, probe=IN_THE_BATCH)

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from wrt._backends.torch import compat, record, registry, sharded
 from wrt._backends.torch.arrays import TorchArrays
+from wrt._backends.torch.hooks import follow_hooks
 from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.recording import TorchRecording
 from wrt._core.protocol import Arrays
@@ -25,6 +26,7 @@ class TorchBackend:
     def __init__(self) -> None:
         self.live = LiveRecord(self)
         compat.follow_retain_grad()
+        follow_hooks()
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))

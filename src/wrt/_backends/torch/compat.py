@@ -267,6 +267,31 @@ def follow_retain_grad() -> None:
             _remember(candidate)
 
 
+def on_hook(note: Callable[[Any, torch.Tensor | None], None]) -> bool:
+    """Call `note` whenever a hook is set, with the dictionary it is put into, and the tensor; None for a node's.
+
+    Autograd does not tell who has a hook. False where some may have been set before, or where nodes do not let us know.
+    """
+    nodes: Any = getattr(torch.autograd.function, "_HookMixin", None)
+    on_tensor, on_node = torch.Tensor.register_hook, getattr(nodes, "_register_hook", None)
+
+    def register_hook(self: torch.Tensor, hook: Any) -> Any:
+        handle = on_tensor(self, hook)
+        note(self._backward_hooks, self)
+        return handle
+
+    def register_on_node(hooks: Any, hook: Any) -> Any:
+        made = on_node(hooks, hook)  # type: ignore[misc]
+        note(made[0], None)
+        return made
+
+    register_hook.__doc__ = on_tensor.__doc__
+    torch.Tensor.register_hook = register_hook
+    if on_node is not None:
+        nodes._register_hook = staticmethod(register_on_node)
+    return on_node is not None and torch.utils.hooks.RemovableHandle.next_id == 0  # every hook has a handle, numbered
+
+
 def batched(
     function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor
 ) -> list[torch.Tensor | None]:

@@ -4,103 +4,128 @@ Walking from y, the rows asked for can reach a growing box of each tensor; walki
 reached from a growing box. A pull has to visit the intersection alone. A convolution is pulled by a convolution of
 patches; the slope of whatever acts on each number by itself is what its own backward says of ones. An operation that is
 in none of these tables is not known to be local: None, and whole tensors are swept.
+
+What the graph says is read every time; the boxes that follow from it are kept, as a recipe for the next such graph.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from wrt._backends.torch import compat, local
-from wrt._backends.torch.local import Box, Layer
-from wrt._backends.torch.walk import Spot, Walk
-from wrt._core.index import Positions
+from wrt._backends.torch.local import Box, Operation, Pull
+from wrt._backends.torch.walk import Sources, Spot, walk
+from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 MOST_LAYERS = 400
+KEPT = 64  # recipes: one for each selection of rows and columns in each kind of graph
+
+Operations = tuple[Operation, ...]
 
 
 class Cone:
-    """The patches between some rows of y and some columns of x.
+    """The patches between some rows of y and some columns of x, in one graph.
 
     `work` counts the multiplications of a pull through them, `whole` those of a pull through the whole tensors.
     """
 
-    def __init__(self, layers: list[Layer], boxes: dict[Spot, Box]) -> None:
-        self.layers = layers
-        self.boxes = boxes
-        self.work = sum(layer.work(boxes[layer.spot]) for layer in layers[:-1])
-        self.whole = sum(layer.work(layer.everything) for layer in layers[:-1])
+    def __init__(self, recipe: Recipe, nodes: list[Any]) -> None:
+        self.recipe = recipe
+        self.nodes = nodes
+        self.work = recipe.work
+        self.whole = recipe.whole
 
-    def pull(self, seeds: torch.Tensor, rows: Positions, columns: Positions) -> torch.Tensor:
+    def pull(self, seeds: torch.Tensor) -> torch.Tensor:
         """(k, rows) -> (k, columns)"""
         with compat.Undisturbed(), torch.no_grad():
-            held = {self.layers[0].spot: self._laid(rows, seeds)}
-            for layer in self.layers[:-1]:
-                g = held.pop(layer.spot, None)
-                if g is None:
-                    continue
-                for k, source in layer.sources:
-                    piece = local.pulled(layer, k, source, g, self.boxes[layer.spot], self.boxes[source.spot])
-                    before = held.get(source.spot)
-                    held[source.spot] = piece if before is None else before + piece
-            return self._picked(held[self.layers[-1].spot], columns)
+            return self.recipe.pull(self.nodes, seeds)
 
-    def _laid(self, rows: Positions, seeds: torch.Tensor) -> torch.Tensor:
-        """Weights of the rows as a patch of y; rows outside of the patch cannot reach the columns."""
-        y = self.layers[0]
-        sizes = [b - a for a, b in self.boxes[y.spot]]
-        place = _inside(self.boxes[y.spot], y, rows)
-        kept = np.flatnonzero(place >= 0)
-        patch = torch.zeros(len(seeds), math.prod(sizes), dtype=seeds.dtype, device=seeds.device)
-        if len(kept) < len(rows):
-            seeds = seeds[:, torch.from_numpy(kept).to(seeds.device)]
-        patch.index_add_(1, torch.from_numpy(place[kept]).to(seeds.device), seeds)
-        return patch.reshape(len(patch), *sizes)
 
-    def _picked(self, g: torch.Tensor, columns: Positions) -> torch.Tensor:
-        x = self.layers[-1]
-        place = _inside(self.boxes[x.spot], x, columns)
-        return g.reshape(len(g), -1)[:, torch.from_numpy(place).to(g.device)]
+class Recipe:
+    """What to do with each tensor between y and x, and where rows and columns lie in the patches of the two ends."""
+
+    def __init__(self, operations: Operations, boxes: list[Box], rows: Positions, columns: Positions) -> None:
+        self.work = sum(one.work(box) for one, box in zip(operations[:-1], boxes[:-1], strict=True))
+        self.whole = sum(one.work(one.everything) for one in operations[:-1])
+        self.steps: list[tuple[int, int, Pull]] = [
+            (later, earlier, local.puller(one, k, operations[earlier].shape, boxes[later], boxes[earlier]))
+            for later, one in enumerate(operations[:-1])
+            for k, earlier in one.sources
+        ]
+        self.start = tuple(b - a for a, b in boxes[0])
+        place = _inside(boxes[0], operations[0].shape, rows)
+        kept = np.flatnonzero(place >= 0)  # rows outside of the patch cannot reach the columns
+        self._kept = None if len(kept) == len(rows) else torch.from_numpy(kept)
+        self._rows = torch.from_numpy(place[kept])
+        place = _inside(boxes[-1], operations[-1].shape, columns)
+        all_of_it = math.prod(b - a for a, b in boxes[-1]) == len(place) and bool((np.diff(place) == 1).all())
+        self._columns = None if all_of_it else torch.from_numpy(place)
+
+    def pull(self, nodes: list[Any], seeds: torch.Tensor) -> torch.Tensor:
+        held: dict[int, torch.Tensor] = {0: self._laid(seeds)}
+        for later, earlier, pull in self.steps:
+            piece = pull(nodes[later], held[later])
+            before = held.get(earlier)
+            held[earlier] = piece if before is None else before + piece
+        found = held[len(nodes) - 1].reshape(len(seeds), -1)
+        return found if self._columns is None else found.index_select(1, self._columns.to(seeds.device))
+
+    def _laid(self, seeds: torch.Tensor) -> torch.Tensor:
+        """Weights of the rows as a patch of y."""
+        if self._kept is not None:
+            seeds = seeds.index_select(1, self._kept.to(seeds.device))
+        patch = torch.zeros(len(seeds), math.prod(self.start), dtype=seeds.dtype, device=seeds.device)
+        patch.index_add_(1, self._rows.to(seeds.device), seeds)  # a row may be asked for twice
+        return patch.view(len(patch), *self.start)
 
 
 def cone(y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
     """None where something between y and x is not known to be local, or where the two cannot meet."""
-    layers = _layers((y.key.edge.node, y.key.edge.output_nr), (x.key.edge.node, x.key.edge.output_nr))
-    if layers is None:
+    start, end = ((value.key.edge.node, value.key.edge.output_nr) for value in (y, x))
+    walked = walk(start, end, most=MOST_LAYERS, known=local.may_be_local)
+    operations = None if walked is None else _read(*walked)
+    if walked is None or operations is None:
         return None
-    reach = {layers[0].spot: _bounds(layers[0], rows)}
-    for layer in layers[:-1]:
-        for _, source in layer.sources:
-            box = local.back(layer, source, reach[layer.spot])
-            reach[source.spot] = _joined(reach.get(source.spot), box)
-    ahead = {layers[-1].spot: _bounds(layers[-1], columns)}
-    for layer in reversed(layers[:-1]):
-        for _, source in layer.sources:
-            box = local.forth(layer, source, ahead[source.spot])
-            ahead[layer.spot] = _joined(ahead.get(layer.spot), box)
-    boxes = {spot: _common(box, ahead[spot]) for spot, box in reach.items()}
-    if any(a >= b for box in boxes.values() for a, b in box):
+    found = recipe(operations, rows.tobytes(), columns.tobytes())
+    return None if found is None else Cone(found, [node for node, _ in walked[0]])
+
+
+def _read(spots: list[Spot], sources: list[Sources]) -> Operations | None:
+    """The graph as plain data; None where one of its operations is not known to be local."""
+    shapes = [local.shape_of(spot) for spot in spots]
+    if len({node for node, _ in spots}) < len(spots):
+        return None  # two results of one operation: none of ours has two
+    found = [local.read(spot[0], shape, of, shapes) for spot, shape, of in zip(spots[:-1], shapes, sources, strict=False)]
+    known = [one for one in found if one is not None]
+    return (*known, Operation("x", shapes[-1], ())) if len(known) == len(found) else None
+
+
+@lru_cache(maxsize=KEPT)
+def recipe(operations: Operations, rows: bytes, columns: bytes) -> Recipe | None:
+    """The patches between these positions, flat and in 64 bits; None where rows and columns cannot meet."""
+    of_y, of_x = (np.frombuffer(positions, dtype=np.int64) for positions in (rows, columns))
+    shapes = [one.shape for one in operations]
+    reach: dict[int, Box] = {0: _bounds(shapes[0], of_y)}
+    for later, one in enumerate(operations):
+        for _, earlier in one.sources:
+            reach[earlier] = _joined(reach.get(earlier), local.back(one, shapes[earlier], reach[later]))
+    last = len(operations) - 1
+    ahead: dict[int, Box] = {last: _bounds(shapes[last], of_x)}
+    for later in range(last - 1, -1, -1):
+        for _, earlier in operations[later].sources:
+            box = local.forth(operations[later], shapes[earlier], ahead[earlier])
+            ahead[later] = _joined(ahead.get(later), box)
+    boxes = [_common(reach[number], ahead[number]) for number in range(len(operations))]
+    if any(a >= b for box in set(boxes) for a, b in box):
         return None  # exact zeros, which the engine says too
-    boxes[layers[-1].spot] = ahead[layers[-1].spot]
-    return Cone(layers, boxes)
-
-
-def _layers(start: Spot, end: Spot) -> list[Layer] | None:
-    """From y to x, each after everything that is computed from it; None where one is made by an unknown operation."""
-    seen: set[Any] = set()
-
-    def make(spot: Spot, sources: list[tuple[int, Layer]]) -> Layer | None:
-        layer = Layer(spot)
-        layer.sources = sources
-        first = layer.node not in seen  # two results of one operation: none of ours has two
-        seen.add(layer.node)
-        return layer if first and local.is_local(layer) else None
-
-    return Walk(make, MOST_LAYERS).run(start, end, Layer(end))
+    boxes[last] = ahead[last]
+    return Recipe(operations, boxes, of_y, of_x)
 
 
 def _joined(one: Box | None, other: Box) -> Box:
@@ -113,16 +138,16 @@ def _common(one: Box, other: Box) -> Box:
     return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
 
 
-def _bounds(layer: Layer, positions: Positions) -> Box:
-    places = np.unravel_index(positions, layer.shape)
+def _bounds(shape: Shape, positions: Positions) -> Box:
+    places = np.unravel_index(positions, shape)
     return tuple((int(each.min()), int(each.max()) + 1) for each in places)
 
 
-def _inside(box: Box, layer: Layer, positions: Positions) -> Positions:
+def _inside(box: Box, shape: Shape, positions: Positions) -> Positions:
     """Flat positions within a patch, -1 for those outside of it."""
     found = np.zeros(len(positions), dtype=np.int64)
     valid = np.ones(len(positions), dtype=bool)
-    for place, (a, b) in zip(np.unravel_index(positions, layer.shape), box, strict=True):
+    for place, (a, b) in zip(np.unravel_index(positions, shape), box, strict=True):
         found = found * (b - a) + (place - a)
         valid &= (place >= a) & (place < b)
     return np.where(valid, found, -1)

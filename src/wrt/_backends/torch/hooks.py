@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,26 +13,36 @@ from wrt._backends.torch import compat
 from wrt._core.spoken import called
 from wrt._core.value import Side
 
-_SET = [0]
+_SET: dict[int, weakref.ref[Any]] = {}
+"""The dictionaries in which hooks on tensors and on nodes are kept, as long as anybody keeps them."""
+
+_TENSORS: dict[int, weakref.ref[torch.Tensor]] = {}
+"""Tensors on which a hook was set, as long as they live."""
+
+_ALL_SEEN: list[bool] = []
+"""One entry once hooks are followed: whether none can have been set before."""
 
 
-def hooks_set() -> int:
-    """How many times a hook was put on a tensor, as far as it lives or was put there since this was first asked.
+def follow_hooks() -> None:
+    """Know every hook from now on: one that is set on a node changes gradients too, and no tensor tells of it."""
+    if not _ALL_SEEN:
+        _ALL_SEEN.append(compat.on_hook(_note))
 
-    A pull that does not pass the engine must know: hooks change gradients, and autograd does not tell who has one.
-    """
-    original = torch.Tensor.register_hook
-    if not getattr(original, "_wrt_counts", False):
 
-        def register_hook(self: torch.Tensor, hook: Any) -> Any:
-            _SET[0] += 1
-            return original(self, hook)
+def _note(hooks: Any, tensor: torch.Tensor | None) -> None:
+    _remember(_SET, hooks)
+    if tensor is not None:
+        _remember(_TENSORS, tensor)
 
-        register_hook.__doc__ = original.__doc__
-        register_hook._wrt_counts = True  # type: ignore[attr-defined]
-        torch.Tensor.register_hook = register_hook
-        _SET[0] += len(_tensors_with_hooks())
-    return _SET[0]
+
+def _remember(known: dict[int, weakref.ref[Any]], one: Any) -> None:
+    key = id(one)
+    known[key] = weakref.ref(one, lambda _: known.pop(key, None))
+
+
+def may_act() -> bool:
+    """Whether some hook may be set anywhere: a pull that does not pass the engine has to be proven by one that does."""
+    return not all(_ALL_SEEN) or any(hooks() for hooks in list(_SET.values()))
 
 
 def hook_notes(start: Any, x: Side) -> Iterator[str]:
@@ -50,7 +61,10 @@ def hook_notes(start: Any, x: Side) -> Iterator[str]:
 
 def _tensors_with_hooks() -> list[Any]:
     """Autograd does not tell which nodes have hooks; tensors do, as long as they live."""
-    tensors = (obj for obj in gc.get_objects() if issubclass(type(obj), torch.Tensor))
+    if all(_ALL_SEEN):
+        tensors = [tensor for reference in list(_TENSORS.values()) if (tensor := reference()) is not None]
+    else:
+        tensors = [obj for obj in gc.get_objects() if issubclass(type(obj), torch.Tensor)]
     return [tensor for tensor in tensors if tensor.requires_grad and tensor._backward_hooks]
 
 

@@ -13,7 +13,7 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch import compat, cuts
 from wrt._backends.torch.arrays import unit
 from wrt._backends.torch.cone import Cone, cone
-from wrt._backends.torch.hooks import hook_notes, hooks_set
+from wrt._backends.torch.hooks import hook_notes, may_act
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.sweep import TorchLinear, row
@@ -166,9 +166,9 @@ class LiveRecord:
         """Which elements meet in each operation between y and x; None where one is not known to be simple."""
         return local_maps(y, x)
 
-    def hooks(self) -> int:
-        """A number that changes when a hook is put on a tensor."""
-        return hooks_set()
+    def hooked(self) -> bool:
+        """Whether a hook of the user, on a tensor or on a node, may have a say in a gradient."""
+        return may_act()
 
     def glance(self, y: Value) -> int | None:
         """How many operations led to y, where they are few and y is no product whose weights could be a start."""

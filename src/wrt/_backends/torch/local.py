@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
 
-from wrt._backends.torch.walk import Spot
+from wrt._backends.torch.walk import Sources, Spot
 from wrt._core.index import Shape
 
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
+Tensor: TypeAlias = torch.Tensor
+Pull = Callable[[Any, Tensor], Tensor]
+"""A node and cotangents of a patch of its output, (count, *patch) -> those of a patch of one input. Under no_grad."""
 
 CONVOLUTION = "ConvolutionBackward0"
 SELECT = "SelectBackward0"
@@ -33,24 +37,17 @@ FORWARD: dict[int, Any] = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 TRANSPOSED: dict[int, Any] = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
 
 
-class Layer:
-    """One tensor of the run: the operation that made it, and those of its inputs that lead to x."""
+class Operation(NamedTuple):
+    """What made one tensor of the run, as plain data: two runs that say the same of it share their patches."""
 
-    __slots__ = ("name", "node", "shape", "sources", "spot", "weight", "windows")
-
-    def __init__(self, spot: Spot) -> None:
-        self.spot = spot
-        self.node = spot[0]
-        self.name: str = type(self.node).__name__
-        self.shape = shape_of(spot)
-        self.sources: list[tuple[int, Layer]] = []
-        self.weight: torch.Tensor | None = None
-        self.windows: tuple[Any, Any, Any, Any] = ((), (), (), ())
-        """Stride, padding, dilation and kernel of a convolution, along each axis."""
-        if self.name == CONVOLUTION:
-            node = self.node
-            self.weight = node._saved_weight.detach()
-            self.windows = (node._saved_stride, node._saved_padding, node._saved_dilation, self.weight.shape[2:])
+    name: str
+    shape: Shape
+    sources: Sources
+    weight: Shape = ()
+    windows: tuple[Any, ...] = ((), (), ())
+    """Stride, padding and dilation of a convolution, along each axis."""
+    selected: tuple[int, int] = (0, 0)
+    """Axis and index of a select, as torch keeps them: negative ones as huge unsigned numbers."""
 
     @property
     def everything(self) -> Box:
@@ -58,12 +55,11 @@ class Layer:
 
     def work(self, box: Box) -> float:
         """Multiplications of one pull through a patch."""
-        size = math.prod(b - a for a, b in box)
-        return float(size * math.prod(self.weight.shape[1:])) if self.weight is not None else float(size)
+        return float(math.prod(b - a for a, b in box) * math.prod(self.weight[1:]))
 
-    def selected(self, shape: Shape) -> tuple[int, int]:
-        """Axis and index of a select; torch keeps negative ones as huge unsigned numbers."""
-        axis, index = (k - 2**64 if k >= 2**63 else k for k in (self.node._saved_dim, self.node._saved_index))
+    def chosen(self, shape: Shape) -> tuple[int, int]:
+        """Axis and index of a select from a tensor of this shape."""
+        axis, index = (k - 2**64 if k >= 2**63 else k for k in self.selected)
         axis %= len(shape)
         return axis, index % shape[axis]
 
@@ -73,87 +69,174 @@ def shape_of(spot: Spot) -> Shape:
     return tuple((spot[0]._input_metadata[spot[1]] if variable is None else variable).shape)
 
 
-def is_local(layer: Layer) -> bool:
-    """Whether the rules below hold for it."""
-    if layer.name == CONVOLUTION:
-        plain = not layer.node._saved_transposed and layer.node._saved_groups == 1
-        return plain and len(layer.shape) in FORWARD and [k for k, _ in layer.sources] == [0]
-    if layer.name in ELEMENTWISE:
-        return all(source.shape == layer.shape for _, source in layer.sources)
-    if layer.name.startswith(SAME_NUMBERS):
-        return all(_long(source.shape) == _long(layer.shape) for _, source in layer.sources)
-    return layer.name == SELECT
+def may_be_local(node: Any) -> bool:
+    """Whether there are rules for operations of this name."""
+    name = type(node).__name__
+    return name in ELEMENTWISE or name in (CONVOLUTION, SELECT) or name.startswith(SAME_NUMBERS)
 
 
-def back(layer: Layer, source: Layer, box: Box) -> Box:
-    """What of an input a patch of the output is computed from."""
-    if layer.name == CONVOLUTION:
+def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Operation | None:
+    """The operation that made a tensor of this shape; None where the rules below do not hold for it.
+
+    `shapes` are those of all tensors, by their numbers.
+    """
+    name = type(node).__name__
+    if name == CONVOLUTION:
+        if node._saved_transposed or node._saved_groups != 1 or len(shape) not in FORWARD or [k for k, _ in sources] != [0]:
+            return None
+        windows = (node._saved_stride, node._saved_padding, node._saved_dilation)
+        return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows)
+    if name == SELECT:
+        return Operation(name, shape, sources, selected=(node._saved_dim, node._saved_index))
+    if name in ELEMENTWISE:
+        fits = all(shapes[source] == shape for _, source in sources)
+    else:
+        fits = all(_long(shapes[source]) == _long(shape) for _, source in sources)
+    return Operation(name, shape, sources) if fits else None
+
+
+def back(operation: Operation, before: Shape, box: Box) -> Box:
+    """What of an input of this shape a patch of the output is computed from."""
+    if operation.name == CONVOLUTION:
         spatial = [
             (max(0, a * s - p), min(n, (b - 1) * s - p + (k - 1) * d + 1))
-            for (a, b), n, s, p, d, k in zip(box[2:], source.shape[2:], *layer.windows, strict=True)
+            for (a, b), n, s, p, d, k in zip(
+                box[2:], before[2:], *operation.windows, operation.weight[2:], strict=True
+            )
         ]
-        return (box[0], (0, source.shape[1]), *spatial)
-    if layer.name == SELECT:
-        axis, index = layer.selected(source.shape)
+        return (box[0], (0, before[1]), *spatial)
+    if operation.name == SELECT:
+        axis, index = operation.chosen(before)
         return (*box[:axis], (index, index + 1), *box[axis:])
-    return box if layer.name in ELEMENTWISE else _moved(box, layer.shape, source.shape)
+    return box if operation.name in ELEMENTWISE else _moved(box, operation.shape, before)
 
 
-def forth(layer: Layer, source: Layer, box: Box) -> Box:
+def forth(operation: Operation, before: Shape, box: Box) -> Box:
     """What of the output a patch of an input can change."""
-    if layer.name == CONVOLUTION:
+    if operation.name == CONVOLUTION:
         spatial = [
             (max(0, -(((k - 1) * d - a - p) // s)), min(n, (b - 1 + p) // s + 1))
-            for (a, b), n, s, p, d, k in zip(box[2:], layer.shape[2:], *layer.windows, strict=True)
+            for (a, b), n, s, p, d, k in zip(
+                box[2:], operation.shape[2:], *operation.windows, operation.weight[2:], strict=True
+            )
         ]
-        return (box[0], (0, layer.shape[1]), *spatial)
-    if layer.name == SELECT:
-        axis, index = layer.selected(source.shape)
+        return (box[0], (0, operation.shape[1]), *spatial)
+    if operation.name == SELECT:
+        axis, index = operation.chosen(before)
         rest = (*box[:axis], *box[axis + 1 :])
         return rest if box[axis][0] <= index < box[axis][1] else tuple((0, 0) for _ in rest)
-    return box if layer.name in ELEMENTWISE else _moved(box, source.shape, layer.shape)
+    return box if operation.name in ELEMENTWISE else _moved(box, before, operation.shape)
 
 
-def pulled(layer: Layer, k: int, source: Layer, g: torch.Tensor, box: Box, into: Box) -> torch.Tensor:
-    """Cotangents of a patch of the k-th input from those of a patch of the output: (count, *patch)."""
-    if layer.name == CONVOLUTION:
-        return _convolved(layer, g, box, into)
-    if layer.name in BY_RESULT:
-        result = layer.node._saved_result.detach()[tuple(slice(a, b) for a, b in box)]
-        return _fitted(BY_RESULT[layer.name](g, result), [a for a, _ in box], into)
-    if layer.name in ELEMENTWISE:
-        slope = layer.node(torch.ones(layer.shape, dtype=g.dtype, device=g.device))
+def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> Pull:
+    """How cotangents of a patch of the output become those of a patch of the k-th input."""
+    if operation.name == CONVOLUTION:
+        steady = all(step == 1 for step in operation.windows[0])
+        return _convolution(operation, box, into) if steady else _strided_convolution(operation, box, into)
+    patch = _within(box, operation.shape)
+    if operation.name in BY_RESULT:
+        pulled, fitted = BY_RESULT[operation.name], _fitting([a for a, _ in box], _sizes(box), into)
+        return lambda node, g: fitted(pulled(g, _part(node._saved_result, patch)))
+    if operation.name in ELEMENTWISE:
+        return _elementwise(operation.shape, k, patch, _fitting([a for a, _ in box], _sizes(box), into))
+    moved = back(operation, before, box)
+    sizes, fitted = _sizes(moved), _fitting([a for a, _ in moved], _sizes(moved), into)
+    return lambda node, g: fitted(g.reshape(len(g), *sizes))
+
+
+def _elementwise(shape: Shape, k: int, patch: Patch, fitted: Callable[[Tensor], Tensor]) -> Pull:
+    def pull(node: Any, g: Tensor) -> Tensor:
+        slope = node(torch.ones(shape, dtype=g.dtype, device=g.device))
         slope = slope[k] if isinstance(slope, tuple) else slope
-        return _fitted(g * slope[tuple(slice(a, b) for a, b in box)], [a for a, _ in box], into)
-    before = back(layer, source, box)
-    return _fitted(g.reshape(len(g), *(b - a for a, b in before)), [a for a, _ in before], into)
+        return fitted(g * _part(slope, patch))
+
+    return pull
 
 
-def _convolved(layer: Layer, g: torch.Tensor, box: Box, into: Box) -> torch.Tensor:
-    assert layer.weight is not None
-    stride, padding, dilation, kernel = layer.windows
-    weight = layer.weight[box[1][0] : box[1][1]]
-    flat = g.flatten(0, 1)  # (count * samples, channels, ...)
-    spatial = len(kernel)
-    if all(step == 1 for step in stride):
-        # a convolution with the kernel turned round, of just what the patch needs: quicker than a transposed one
-        around: list[int] = []
-        for (a, b), (c, e), p, d, size in zip(box[2:], into[2:], padding, dilation, kernel, strict=True):
-            around = [a - (c + p - (size - 1) * d), (e + p) - b, *around]
-        turned = weight.flip(tuple(range(2, 2 + spatial))).transpose(0, 1)
-        piece = FORWARD[len(box)](F.pad(flat, around), turned, dilation=tuple(dilation))
-        return piece.unflatten(0, (len(g), -1))[:, :, into[1][0] : into[1][1]]
-    piece = TRANSPOSED[len(box)](flat, weight, stride=tuple(stride), dilation=tuple(dilation))
+def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
+    """A convolution with the kernel turned round, of just what the patch needs: quicker than a transposed one.
+
+    It pads both ends of an axis alike, by the more that one of them needs, and the rest is left out afterwards.
+    """
+    _, padding, dilation = operation.windows
+    cut: list[slice] = [slice(None), slice(None)]
+    around: list[int] = []
+    kept: list[slice] = [slice(None), slice(None), slice(into[1][0], into[1][1])]
+    for (a, b), (c, e), p, d, size in zip(box[2:], into[2:], padding, dilation, operation.weight[2:], strict=True):
+        low, high = a - (c + p - (size - 1) * d), (e + p) - b  # zeros that are missing on each side; too much if negative
+        cut.append(slice(max(0, -low), b - a - max(0, -high)))
+        low, high = max(0, low), max(0, high)
+        around.append(max(low, high))
+        kept.append(slice(around[-1] - low, around[-1] - low + e - c))
+    channels = (slice(box[1][0], box[1][1]),)
+    turned, forward, apart = tuple(range(2, len(box))), FORWARD[len(box)], tuple(dilation)
+    inner = _within_sizes(cut, (0, 0, *(b - a for a, b in box[2:])))
+    weights = _within_sizes(channels, operation.weight[:1])
+    wanted = _within_sizes(kept, (0, 0, operation.weight[1], *_made(cut, around, operation)))
+
+    def pull(node: Any, g: Tensor) -> Tensor:
+        weight = _part(node._saved_weight, weights).flip(turned).transpose(0, 1)
+        flat = _part(g.flatten(0, 1), inner)  # (count * samples, channels, ...)
+        piece = forward(flat, weight, None, 1, around, apart)
+        return _part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted)
+
+    return pull
+
+
+def _made(cut: list[slice], around: list[int], operation: Operation) -> list[int]:
+    """How long the axes of a convolution of a patch are that was cut and padded."""
+    sizes = zip(cut[2:], around, operation.windows[2], operation.weight[2:], strict=True)
+    return [some.stop - some.start + 2 * pad - d * (size - 1) for some, pad, d, size in sizes]
+
+
+def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
+    stride, padding, dilation = operation.windows
+    channels = _within_sizes((slice(box[1][0], box[1][1]),), operation.weight[:1])
     starts = [a * s - p for (a, _), s, p in zip(box[2:], stride, padding, strict=True)]
-    return _fitted(piece.unflatten(0, (len(g), -1)), [box[0][0], 0, *starts], into)
+    transposed, apart, steps = TRANSPOSED[len(box)], tuple(dilation), tuple(stride)
+    sizes = [
+        (b - a - 1) * s + d * (k - 1) + 1
+        for (a, b), s, d, k in zip(box[2:], stride, dilation, operation.weight[2:], strict=True)
+    ]
+    samples = box[0][1] - box[0][0]
+    fitted = _fitting([box[0][0], 0, *starts], (samples, operation.weight[1], *sizes), into)
+
+    def pull(node: Any, g: Tensor) -> Tensor:
+        weight = _part(node._saved_weight, channels)
+        piece = transposed(g.flatten(0, 1), weight, stride=steps, dilation=apart)
+        return fitted(piece.view(g.shape[0], -1, *piece.shape[1:]))
+
+    return pull
 
 
-def _fitted(piece: torch.Tensor, at: list[int], into: Box) -> torch.Tensor:
+def _fitting(at: list[int], sizes: Shape, into: Box) -> Callable[[Tensor], Tensor]:
     """What of a patch that starts at `at` lies inside a box; zeros where the box is larger."""
     around: list[int] = []
-    for axis, (start, (a, b)) in enumerate(zip(at, into, strict=True), start=1):
-        around = [start - a, b - start - piece.shape[axis], *around]
-    return F.pad(piece, around) if any(around) else piece
+    for start, size, (a, b) in zip(at, sizes, into, strict=True):
+        around = [start - a, b - start - size, *around]
+    return (lambda piece: F.pad(piece, around)) if any(around) else (lambda piece: piece)
+
+
+Patch = tuple[slice, ...] | None
+"""An index, None where it would select everything."""
+
+
+def _within(box: Box, shape: Shape) -> Patch:
+    return _within_sizes([slice(a, b) for a, b in box], shape)
+
+
+def _within_sizes(index: list[slice] | tuple[slice, ...], sizes: Shape) -> Patch:
+    """The index, or None where it is all of axes of these sizes."""
+    whole = all(one.start in (None, 0) and one.stop in (None, n) for one, n in zip(index, sizes, strict=True))
+    return None if whole else tuple(index)
+
+
+def _part(tensor: Tensor, patch: Patch) -> Tensor:
+    return tensor if patch is None else tensor[patch]
+
+
+def _sizes(box: Box) -> Shape:
+    return tuple(b - a for a, b in box)
 
 
 def _moved(box: Box, before: Shape, after: Shape) -> Box:

@@ -14,7 +14,7 @@ import torch
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.local import ELEMENTWISE, shape_of
-from wrt._backends.torch.walk import Spot, Walk
+from wrt._backends.torch.walk import Spot, walk
 from wrt._core.index import Positions, Shape
 from wrt._core.local_maps import LocalMap, LocalMaps
 from wrt._core.value import Value
@@ -29,27 +29,20 @@ TOLERANCE = 1e-4  # of a random number that comes back
 
 def local_maps(y: Value, x: Value) -> LocalMaps | None:
     """None where an operation between y and x is neither: a convolution, a decomposition, a Function of the user."""
-    numbers: dict[Spot, int] = {}
-    sources_of: list[tuple[Spot, list[tuple[int, Spot]]]] = []
-
-    def make(spot: Spot, sources: list[tuple[int, Spot]]) -> Spot | None:
-        sources_of.append((spot, sources))
-        return None if hasattr(spot[0], "_forward_cls") else spot
-
     start, end = ((v.key.edge.node, v.key.edge.output_nr) for v in (y, x))
-    order = Walk(make, MOST_NODES).run(start, end, end)
-    if order is None:
+    walked = walk(start, end, most=MOST_NODES, known=lambda node: not hasattr(node, "_forward_cls"))
+    if walked is None:
         return None
-    numbers = {spot: number for number, spot in enumerate(order)}
+    spots, sources_of = walked
     maps: list[LocalMap] = []
     with compat.Undisturbed():
-        for spot, sources in reversed(sources_of):
+        for number, sources in enumerate(sources_of):
             for k, source in sources:
-                found = _pairs(spot, k, source)
+                found = _pairs(spots[number], k, spots[source])
                 if found is None:
                     return None
-                maps.append(LocalMap(numbers[spot], numbers[source], found if found else None))
-    return LocalMaps(tuple(int(np.prod(shape_of(spot))) for spot in order), tuple(maps))
+                maps.append(LocalMap(number, source, found if found else None))
+    return LocalMaps(tuple(int(np.prod(shape_of(spot))) for spot in spots), tuple(maps))
 
 
 def _pairs(spot: Spot, k: int, source: Spot) -> Pairs | tuple[()] | None:

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 Spot = tuple[Any, int]  # a node and the number of its output: one tensor
-Made = TypeVar("Made")
+Sources = tuple[tuple[int, int], ...]
+"""Inputs that lead to x: which one it is, and the number of its tensor, counted from y."""
 
 
-class Walk(Generic[Made]):
-    """`make` is called for each tensor on a way to x, with those it is made from; None from it ends the walk."""
+def walk(
+    start: Spot, end: Spot, *, most: int, known: Callable[[Any], bool]
+) -> tuple[list[Spot], list[Sources]] | None:
+    """From y to x, the tensors on the way and what each is made from; x, the last one, is not asked what it is made of.
 
-    def __init__(self, make: Callable[[Spot, list[tuple[int, Made]]], Made | None], most: int) -> None:
-        self.make = make
-        self.most = most
-
-    def run(self, start: Spot, end: Spot, last: Made) -> list[Made] | None:
-        """From y to x; None where nothing leads there, where something refused or where there is too much."""
-        made: dict[Spot, Made | None] = {end: last}
-        order: list[Made] = []
-        stack: list[tuple[Spot, bool]] = [(start, False)]
-        while stack:
-            spot, ready = stack.pop()
-            if spot in made:
-                continue
-            sources = spot[0].next_functions
-            if not ready:
-                if len(made) > self.most:
-                    return None
-                stack.append((spot, True))
-                stack.extend((s, False) for s in sources if s[0] is not None and s not in made)
-                continue
-            found = [(k, source) for k, s in enumerate(sources) if (source := made.get(s)) is not None]
-            one = self.make(spot, found) if found else None
-            if found and one is None:
+    None where nothing leads there, where a node on the way is not known, or where there is too much to walk.
+    """
+    leads: dict[Spot, list[tuple[int, Spot]]] = {end: []}  # an empty list for all others that do not lead to x
+    order: list[Spot] = []
+    stack: list[tuple[Spot, bool]] = [(start, False)]
+    while stack:
+        spot, ready = stack.pop()
+        if spot in leads:
+            continue
+        sources = spot[0].next_functions
+        if not ready:
+            if len(leads) > most:
                 return None
-            made[spot] = one
-            if one is not None:
-                order.append(one)
-        return None if made[start] is None else [*reversed(order), last]
+            stack.append((spot, True))
+            for source in sources:
+                if source[0] is not None and source not in leads:
+                    stack.append((source, False))
+            continue
+        found = [(k, source) for k, source in enumerate(sources) if source == end or leads.get(source)]
+        if found and not known(spot[0]):
+            return None
+        leads[spot] = found
+        if found:
+            order.append(spot)
+    if not leads[start]:
+        return None
+    order = [*reversed(order), end]
+    number = {spot: k for k, spot in enumerate(order)}
+    return order, [tuple((k, number[source]) for k, source in leads[spot]) for spot in order]

@@ -23,8 +23,7 @@ from scipy.optimize import nnls
 from benchmarks.planner_problems import Recurrent, brusselator, burgers, network
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._planner import cost
-from wrt._planner.rates import FILE, Rates
+from wrt._planner.rates import Rates, ship, shipped
 
 BATCHES = {"cpu": (8, 64, 256), "cuda": (8, 256, 2048)}
 ROUNDS = 7
@@ -134,13 +133,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{line['map']:18s} {line['passes']:4d} pulls {1e3 * line['pull']:8.2f} ms, told {off[-1]:.2f}x of it")
     print(f"half of the pulls are told within {np.exp(np.median(np.abs(np.log(off)))):.2f}x")
     for name, value in rates.to_dict().items():
-        print(f"  {name:16s} {value:.3g}   (shipped: {cost.RATES.to_dict()[name]:.3g})")
+        print(f"  {name:16s} {value:.3g}   (shipped: {shipped(chosen.device).to_dict()[name]:.3g})")
     OUT.mkdir(exist_ok=True)
     name = "rates.json" if chosen.device == "cpu" else f"rates_{chosen.device}.json"
     (OUT / name).write_text(json.dumps({"rates": rates.to_dict(), "lines": lines}, indent=1) + "\n")
     if chosen.write:
-        FILE.write_text(json.dumps(rates.to_dict(), indent=1) + "\n")
-        print(f"written to {FILE}")
+        ship(chosen.device, rates)
+        print("written")
     return 0
 
 

@@ -1,14 +1,21 @@
 """The cost model: rates from a file, fitted to timed passes."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 
-from wrt._planner import cost
+from wrt import d
+from wrt._backends.torch.arrays import TorchArrays
+from wrt._planner import cost, warm
 from wrt._planner.rates import Rates, shipped
+from wrt._run import planned
 
 
-def test_the_rates_that_are_shipped_are_those_in_use():
-    rates = shipped()
-    assert rates == cost.RATES
+@pytest.mark.parametrize(("device", "used"), [("cpu", cost.CPU), ("cuda", cost.GPU)])
+def test_the_rates_that_are_shipped_are_those_in_use(device, used):
+    rates = shipped(device)
+    assert rates == used
     assert all(value > 0 for value in rates.to_dict().values())
 
 
@@ -32,3 +39,35 @@ def test_a_fit_finds_the_rates_behind_the_times():
             )
     found = fit.fit(lines).to_dict()
     assert found == pytest.approx(true.to_dict(), rel=1e-2)
+
+
+def network():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(400, 128), torch.nn.Tanh(), torch.nn.Linear(128, 16), torch.nn.Linear(16, 400))
+
+
+def test_starting_operations_is_what_small_passes_cost_on_a_device():
+    x = torch.randn(400, requires_grad=True)
+    ask = (d(network()(x)) / d(x)).ask
+    flow = ask.y.record.flow(ask.y, ask.x.values)
+    passed = flow.between(frozenset({0}), frozenset(flow.xs))
+    on_a_device = replace(flow, accelerated=True)
+    assert cost.seconds(on_a_device, passed, 400) < 2 * cost.seconds(on_a_device, passed, 1)
+    assert cost.seconds(flow, passed, 400) > 2 * cost.seconds(flow, passed, 1)
+
+
+def test_a_device_is_done_before_planning_could_gain_anything(monkeypatch):
+    """The same question has a waist that pays on a CPU; where sweeps are launch-bound nothing is sampled or cut."""
+    monkeypatch.setattr(planned, "QUICK", 2e-4)
+    x = torch.randn(400, requires_grad=True)
+    y = network()(x)
+    J = d(y) / d(x)
+    slow = J.value
+    assert J.explain().strategy == "cut"
+    warm.forget()
+    monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
+    monkeypatch.setattr(cost, "rates_on", lambda flow: cost.GPU)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, slow)
+    assert J.explain().strategy == "direct"
+    assert len(J.explain().steps) == 2  # the rows and their proof

@@ -27,5 +27,11 @@ class Ask:
         return self.x.size
 
     @property
+    def accelerated(self) -> bool:
+        """Whether sweeps run on a device that wants large batches, told what to do by a host that does not wait for it."""
+        known = getattr(self.y.record.backend.arrays, "accelerated", None)
+        return known is not None and bool(known(self.y))
+
+    @property
     def shape(self) -> Shape:
         return self.rows.shape + self.x.shape

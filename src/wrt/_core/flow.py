@@ -32,7 +32,8 @@ class Flow:
     """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
     mixing: frozenset[int] = frozenset()
     """Tensors that are a matrix times one vector: each number of theirs depends on every number of what they are made from."""
-
+    accelerated: bool = False
+    """On a device that wants large batches."""
     is_sum: Callable[[int], bool] = field(default=lambda tensor: False, repr=False)
     """Whether a tensor is the plain sum of those it is made from."""
 

@@ -43,7 +43,7 @@ def foresee(ask: Ask, way: Way | None = None) -> Foreseen:
         waist = frozenset(through.tensors)
         upper, lower = flow.between(frozenset({0}), waist), flow.between(waist, frozenset(flow.xs))
         sides = cost.cheapest(flow, upper, ask.m, through.width) + cost.cheapest(flow, lower, through.width, ask.n)
-        return Foreseen(through, sides + cost.product(ask.m, through.width, ask.n))
+        return Foreseen(through, sides + cost.product(flow, ask.m, through.width, ask.n))
     note = "" if known or flow.mixed else "a dozen rows are sampled first: a structure they show takes fewer passes"
     return Foreseen(straight, _direct_seconds(flow, passed, straight), note)
 

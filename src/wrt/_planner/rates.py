@@ -1,4 +1,4 @@
-"""The few numbers of the cost model, from a file: `python -m benchmarks fit --write` makes it."""
+"""The few numbers of the cost model, from a file: `python -m benchmarks fit --write` makes it, for each kind of device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = Path(__file__).with_name("rates.json")
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds on one CPU thread, and what a push costs next to a pull."""
+    """Seconds on one CPU thread or on a GPU, and what a push costs next to a pull."""
 
     operation: float
     """One operation of a batched sweep, however small the batch."""
@@ -28,5 +28,11 @@ class Rates:
         return asdict(self)
 
 
-def shipped() -> Rates:
-    return Rates(**json.loads(FILE.read_text()))
+def shipped(device: str) -> Rates:
+    """The rates of "cpu" or "cuda"."""
+    return Rates(**json.loads(FILE.read_text())[device])
+
+
+def ship(device: str, rates: Rates) -> None:
+    """Make these the rates that wrt ships with."""
+    FILE.write_text(json.dumps(json.loads(FILE.read_text()) | {device: rates.to_dict()}, indent=1) + "\n")

@@ -60,7 +60,7 @@ def _planned(part: Ask, report: Report, m: int, *, split: bool) -> Stretch:
     plan = _structure(part, sweeps)
     usable = plan is not None and (layout(plan.compression) is not None or not part.rows.everything)
     if plan is not None and usable and plan.passes * FEWER <= m:
-        product = m * plan.passes * part.n * cost.PER_PRODUCT / max(1, part.m // plan.passes)
+        product = m * plan.passes * part.n * cost.rates_of(part).product / max(1, part.m // plan.passes)
         return Stretch(plan.passes, plan.passes * each + product, structured=plan)
     if split and flow is not None and part.rows.everything and _whole(part):
         branches = _branches(part, flow, report, m)
@@ -74,7 +74,7 @@ def _branches(part: Ask, flow: Flow, report: Report, m: int) -> Stretch | None:
     if not flow.is_sum(0):
         return None
     chains: list[tuple[tuple[int, ...], tuple[Stretch, ...]] | None] = []
-    passes, seconds = 0, part.m * part.n * cost.PER_ELEMENT
+    passes, seconds = 0, part.m * part.n * cost.rates_of(part).element
     for summand in flow.made_from[0]:
         if summand in flow.xs:
             chains.append(None)
@@ -190,8 +190,7 @@ def _whole(ask: Ask) -> bool:
 def _chunk(ask: Ask, flow: Flow) -> int | None:
     """Rows per call, by the widest tensor on the way; None where a device wants as many as fit."""
     arrays = ask.y.record.backend.arrays
-    accelerated = getattr(arrays, "accelerated", None)
-    if accelerated is not None and accelerated(ask.y):
+    if ask.accelerated:
         return None
     return min(max(CALL // (flow.largest * arrays.itemsize(ask.y)), 32), 256)
 

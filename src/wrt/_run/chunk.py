@@ -23,7 +23,7 @@ def chunk_size(ask: Ask) -> int:
     if wanted * per_row < LARGE and answer_bytes(ask) < LARGE:
         return wanted  # nobody has to be asked how much memory is free
     left = left_beside(ask)
-    idle = left / IDLE if _accelerated(ask) else 0  # a GPU is fast only in large batches
+    idle = left / IDLE if ask.accelerated else 0  # a GPU is fast only in large batches
     room = min(max(BESIDE * answer_bytes(ask), SMALL, idle), SHARE * left)
     return max(1, min(wanted, int(room / _per_line(ask))))
 
@@ -31,7 +31,7 @@ def chunk_size(ask: Ask) -> int:
 def _wanted(ask: Ask, per_row: int) -> int:
     """As many as are swept fastest, whatever memory there is."""
     lines = max(ask.m, 1)
-    if _accelerated(ask):  # many small calls leave a GPU idle: as much as comfortably fits
+    if ask.accelerated:  # many small calls leave a GPU idle: as much as comfortably fits
         return max(1, min(max(lines, ask.n), MOST_BYTES // per_row))
     if lines * per_row <= AT_ONCE and lines <= MOST_AT_ONCE:
         return lines
@@ -48,11 +48,6 @@ def chunk_bytes(ask: Ask) -> int:
 def _per_line(ask: Ask) -> float:
     """Bytes that one row or column of a batch takes at its peak."""
     return LIVE * _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
-
-
-def _accelerated(ask: Ask) -> bool:
-    accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
-    return accelerated is not None and bool(accelerated(ask.y))
 
 
 def _ends(ask: Ask) -> int:

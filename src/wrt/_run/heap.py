@@ -23,7 +23,7 @@ STATM = Path("/proc/self/statm")
 
 def give_back(ask: Ask) -> None:
     """What the passes left behind, before the large answer itself is allocated."""
-    trim = _trim() if answer_bytes(ask) >= SMALL and not _elsewhere(ask) else None
+    trim = _trim() if answer_bytes(ask) >= SMALL and not ask.accelerated else None
     if trim is not None:
         trim(0)
 
@@ -35,7 +35,7 @@ class Heap:
 
     def __init__(self, ask: Ask) -> None:
         self._slack = 0
-        if answer_bytes(ask) >= SMALL and not _elsewhere(ask) and _trim() is not None:
+        if answer_bytes(ask) >= SMALL and not ask.accelerated and _trim() is not None:
             self._slack = max(chunk_bytes(ask), answer_bytes(ask) // 32)
             self._allowed = _resident() + answer_bytes(ask) + self._slack
 
@@ -46,12 +46,6 @@ class Heap:
         if trim is not None:
             trim(0)
         self._allowed = max(self._allowed, _resident() + self._slack)  # what is really used is not asked for again
-
-
-def _elsewhere(ask: Ask) -> bool:
-    """Whether the arrays live on a device with an allocator of its own."""
-    accelerated = getattr(ask.y.record.backend.arrays, "accelerated", None)
-    return accelerated is not None and bool(accelerated(ask.y))
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:

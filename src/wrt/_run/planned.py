@@ -34,7 +34,8 @@ from wrt._sparsity.compose import composed
 
 MANY = 256  # rows and columns from which on an irregular pattern is worth its coloring
 SPARSE = 0.15  # of a typical row that may be nonzero for it
-QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone
+QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone,
+FAR = 2.0  # and times as many on a device: samples are looked at on the host, and tables made there have to travel
 
 
 def worth_planning(ask: Ask) -> bool:
@@ -43,6 +44,11 @@ def worth_planning(ask: Ask) -> bool:
     if min(ask.m, ask.n) < FEWEST or current().way is not None or not hasattr(arrays, "scatter"):
         return False
     return not (arrays.is_complex(ask.y) or any(map(arrays.is_complex, ask.x.values)))
+
+
+def quick(ask: Ask) -> float:
+    """Seconds of a direct sweep that are less than planning takes where the question is answered."""
+    return QUICK * (FAR if ask.accelerated else 1.0)
 
 
 def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
@@ -81,7 +87,7 @@ class Planned:
         found = None if isinstance(known, Chain) else self.in_fewer_passes()
         if found is not None:
             return found
-        if known is None or isinstance(known, Chain):
+        if isinstance(known, Chain) or (known is None and not self.too_quick):
             carried = self._chained(known)
             if carried is not None:
                 return carried
@@ -113,23 +119,25 @@ class Planned:
         operations = None if glance is None else glance(self.ask.y)
         if operations is None:
             return False
-        each = cost.PER_OPERATION + self.ask.m * max(self.ask.m, self.ask.n) * cost.PER_ELEMENT
-        return bool(operations * each < QUICK)
+        rates = cost.rates_of(self.ask)
+        each = rates.operation + self.ask.m * max(self.ask.m, self.ask.n) * rates.element
+        return bool(operations * each < quick(self.ask))
 
-    def _too_quick(self) -> bool:
+    @cached_property
+    def too_quick(self) -> bool:
         """Whether a direct sweep is expected to be over before planning could gain anything."""
         flow = self.flow
         if flow is None:
             return False
         passed = flow.between(frozenset({0}), frozenset(flow.xs))
-        return cost.cheapest(flow, passed, self.ask.m, self.ask.n) < QUICK
+        return cost.cheapest(flow, passed, self.ask.m, self.ask.n) < quick(self.ask)
 
     def _direct(self) -> Direct:
         return choose(self.ask, can_push=bool(self.linear.push_rungs))
 
     def _candidates(self) -> Iterator[Plan]:
         """Plans that may pay, the most promising first; sampling rows costs passes, looking at the graph does not."""
-        if self._too_quick():
+        if self.too_quick:
             return
         if self.flow is not None:
             through = cut(self.flow, self.ask.m, self.ask.n)

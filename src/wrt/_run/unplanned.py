@@ -69,8 +69,9 @@ def _over_at_a_glance(ask: Ask, m: int, n: int) -> bool:
     operation itself: then fewer rows would gain nothing.
     """
     record: Any = ask.y.record
-    numbers = m * max(m, n) * cost.PER_ELEMENT
-    if numbers < cost.PER_OPERATION and planned.QUICK:
+    rates = cost.rates_of(ask)
+    numbers = m * max(m, n) * rates.element
+    if numbers < rates.operation and planned.QUICK:
         return bool(record.light(ask.y))
     operations = record.few(ask.y)
-    return operations is not None and bool(operations * (cost.PER_OPERATION + numbers) < planned.QUICK)
+    return operations is not None and bool(operations * (rates.operation + numbers) < planned.quick(ask))

@@ -108,6 +108,7 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         value,
         lambda: weights(start[0], xs, make),  # not y itself, which may keep this flow
         mixing,
+        y.key.device.type != "cpu",
         lambda tensor: _is_sum(spots[tensor], made_from[tensor]),
     )
 

@@ -11,7 +11,7 @@ QUICK = 3e-4  # seconds of whole passes that are left alone
 
 def cone(m: int, n: int, work: float, whole: float) -> Patches | None:
     """The plan, where patches touch clearly less than whole passes; `work` and `whole` are of one pass."""
-    if min(m, n) * whole * cost.PER_PRODUCT < QUICK or m * work > GAIN * min(m, n) * whole:
+    if min(m, n) * whole * cost.CPU.product < QUICK or m * work > GAIN * min(m, n) * whole:
         return None
     share = work / whole
     meet = f"the rows and columns meet in {100 * share:.2g} % of what a pass touches"

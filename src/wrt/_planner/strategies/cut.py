@@ -21,7 +21,7 @@ def cut(flow: Flow, m: int, n: int) -> Cut | None:
     upper = flow.between(frozenset({0}), waist)
     lower = flow.between(waist, frozenset(flow.xs))
     sides = cost.cheapest(flow, upper, m, width) + cost.cheapest(flow, lower, width, n)
-    through = sides + cost.product(m, width, n)
+    through = sides + cost.product(flow, m, width, n)
     straight = cost.cheapest(flow, upper + lower, m, n)
     if through > GAIN * straight:
         return None

@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,15 @@ def main() -> int:
     words = sys.argv[1:]
     device = words[words.index("--device") + 1] if "--device" in words else "cpu"
     if "--one" in words:
-        print(json.dumps(measured(QUESTIONS[int(words[words.index("--one") + 1])], device)))
+        one = QUESTIONS[int(words[words.index("--one") + 1])]
+        print(json.dumps(measured(one, device, one.size)))
         return 0
     named = [word for word in words if not word.startswith("--") and word != device]
     print(f"{'question':26} {'answer':>9} {'estimate':>9} {'true':>9} {'est/true':>9} {'true/(answer+chunk)':>20}")
     rows, worst = [], 0.0
-    for k, question in enumerate(QUESTIONS):
-        if (named and question.name not in named) or (device != "cpu" and not question.on_gpu):
-            continue
-        row = in_its_own_process(k, device) if device == "cpu" else here(question, device)
-        rows.append({"question": question.name, **row})
+    for k, question, size in asked(device, named):
+        row = in_its_own_process(k, device) if device == "cpu" else here(question, device, size)
+        rows.append({"question": question.name, "size": size, **row})
         if "error" in row:
             print(f"{question.name:26} {row['error']}")
             worst = float("inf")
@@ -45,11 +45,19 @@ def main() -> int:
         ratio, over = row["estimate"] / row["true"], row["true"] / (row["answer"] + row["chunk"])
         worst = max(worst, ratio, 1 / ratio)
         sizes = " ".join(f"{row[key] / 2**20:8.0f}M" for key in ("answer", "estimate", "true"))
-        print(f"{question.name:26} {sizes} {ratio:9.2f} {over:20.2f}", flush=True)
+        print(f"{question.name:26} {sizes} {ratio:9.2f} {over:20.2f}  {row['strategy']}", flush=True)
     print(f"furthest from the truth: {worst:.2f}x (limit 1.50x)")
     OUT.mkdir(exist_ok=True)
     (OUT / f"memory_{device}.json").write_text(json.dumps(rows, indent=1))
     return 0
+
+
+def asked(device: str, named: list[str]) -> Iterator[tuple[int, Question, int]]:
+    """Each question with its place in the list, and the sizes at which it is measured there."""
+    for k, question in enumerate(QUESTIONS):
+        if not named or question.name in named:
+            for size in (question.size,) if device == "cpu" else question.on_gpu:
+                yield k, question, size
 
 
 def in_its_own_process(k: int, device: str) -> dict[str, Any]:
@@ -62,31 +70,32 @@ def in_its_own_process(k: int, device: str) -> dict[str, Any]:
     return found
 
 
-def here(question: Question, device: str) -> dict[str, Any]:
+def here(question: Question, device: str, size: int) -> dict[str, Any]:
     """In this process: torch's allocator counts by itself."""
     try:
-        return measured(question, device)
+        return measured(question, device, size)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
 
 
-def measured(question: Question, device: str) -> dict[str, Any]:
+def measured(question: Question, device: str, size: int) -> dict[str, Any]:
     """A small one first, so that nothing is loaded for the first time; then the real one."""
     from wrt import d
     from wrt._run.chunk import chunk_bytes
 
-    def asked(y: Any, x: Any) -> Any:
+    def derivative(y: Any, x: Any) -> Any:
         return d(y) / d(x) if question.order == 1 else d(y) / d(x) / d(x)
 
     y, x = question.make(device, question.small)
-    warm_up = asked(y, x).value
+    warm_up = derivative(y, x).value
     del y, x, warm_up
-    y, x = question.make(device, question.size if device == "cpu" else question.on_gpu)
-    J = asked(y, x)
+    y, x = question.make(device, size)
+    J = derivative(y, x)
     estimate = J.explain().memory
     peak = on_cpu if device == "cpu" else on_gpu
     true = peak(lambda: J.value)
-    return {"answer": J.explain().bytes, "chunk": chunk_bytes(J.ask), "estimate": estimate, "true": true}
+    return {"answer": J.explain().bytes, "chunk": chunk_bytes(J.ask), "estimate": estimate, "true": true,
+            "strategy": J.explain().strategy}  # fmt: skip
 
 
 def on_cpu(work: Any) -> int:

@@ -18,8 +18,8 @@ class Question:
     size: int
     small: int
     framework: str = "torch"
-    on_gpu: int = 0
-    """The size on a GPU; 0 leaves the question out there."""
+    on_gpu: tuple[int, ...] = ()
+    """The sizes on a GPU, answers of 64 MiB to 4 GiB; none leaves the question out there."""
     order: int = 1
 
 
@@ -129,15 +129,15 @@ def tensorflow_dense(device: Any, n: int) -> Made:
 
 
 QUESTIONS = [
-    Question("dense, by rows", dense_rows, 8192, 128, on_gpu=32768),
-    Question("dense, double precision", double_precision, 6000, 128, on_gpu=16384),
-    Question("tall, by columns", tall, 2048, 96, on_gpu=8192),
-    Question("tall, axes to reorder", tall_picture, 2048, 96, on_gpu=8192),
-    Question("wide, by rows", wide, 2048, 96, on_gpu=8192),
-    Question("through a waist", autoencoder, 8192, 160, on_gpu=32768),
-    Question("a stencil, dense", stencil, 8192, 160, on_gpu=32768),
-    Question("a batch, dense", batch, 8192, 160, on_gpu=32768),
-    Question("convolutions", convolutions, 80, 12, on_gpu=128),
+    Question("dense, by rows", dense_rows, 8192, 128, on_gpu=(4096, 8192, 16384, 32768)),
+    Question("dense, double precision", double_precision, 6000, 128, on_gpu=(4096, 8192, 16384)),
+    Question("tall, by columns", tall, 2048, 96, on_gpu=(2048, 4096, 8192)),
+    Question("tall, axes to reorder", tall_picture, 2048, 96, on_gpu=(2048, 4096, 8192)),
+    Question("wide, by rows", wide, 2048, 96, on_gpu=(2048, 4096, 8192)),
+    Question("through a waist", autoencoder, 8192, 160, on_gpu=(4096, 8192, 16384, 32768)),
+    Question("a stencil, dense", stencil, 8192, 160, on_gpu=(4096, 8192, 16384, 32768)),
+    Question("a batch, dense", batch, 8192, 160, on_gpu=(4096, 8192, 16384, 32768)),
+    Question("convolutions", convolutions, 80, 12, on_gpu=(64, 96, 128)),
     Question("a second derivative", loss, 8192, 128, order=2),
     Question("JAX, dense", jax_dense, 8192, 128, framework="jax"),
     Question("TensorFlow, dense", tensorflow_dense, 8192, 128, framework="tensorflow"),

@@ -7,7 +7,9 @@ import pytest
 
 import wrt
 from wrt._beyond import devices
+from wrt._beyond.crew import Note
 from wrt._beyond.needs import needs
+from wrt._beyond.stored import Stored
 from wrt.errors import NotInstalled
 
 
@@ -43,3 +45,12 @@ def test_a_missing_package_is_asked_for_in_words() -> None:
 
 def test_the_doors_list_what_stands_beyond() -> None:
     assert {"Model", "map", "local_cluster", "Stored"} <= set(dir(wrt))
+
+
+def test_what_is_on_disk_tells_who_computed_on_what() -> None:
+    note = Note("worker 1", 3 * 2**20, 1, "cuda:1")
+    assert repr(Stored("j", None, (4, 4), 2, 2, 0.5, {"worker 1": note})).splitlines() == [
+        "Stored  4 x 4 in 2 blocks at j",
+        "  2 computed in 0.5 s, 0 were there already",
+        "  peak memory of worker 1: 3.0 MiB, computing on cuda:1",
+    ]

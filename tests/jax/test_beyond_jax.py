@@ -70,3 +70,10 @@ def test_a_flow_table_for_every_sample() -> None:
     found = wrt.map(lambda t: t.output, xs, model=losses, take="flow", batch=2)
     assert found.shape[0] == 5
     assert found.shape[2] == 3
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_a_device_is_chosen_by_its_kind_or_its_number(device: str) -> None:
+    run = wrt.Model(build, state(), jnp.linspace(-1, 1, 6), device=device).trace()
+    (place,) = run.output.value.devices()
+    assert place.platform == "cpu"

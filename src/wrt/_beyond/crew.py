@@ -33,11 +33,15 @@ Keep = Callable[[int, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a job says when it is done: where it ran, the peak memory of that process, what it recorded so far."""
+    """What a job says when it is done: where it ran, the peak memory of that process, what it recorded so far.
+
+    `device` is the accelerator that was chosen for the process; empty where there is none.
+    """
 
     worker: str
     peak: int
     recorded: int
+    device: str = ""
     bytes: int = 0
     how: str = ""
     answer: Any = None
@@ -62,10 +66,10 @@ class Done:
             self.workers[note.worker] = note
 
 
-def noted(size: int = 0) -> Note:
+def noted(device: str | None) -> Note:
     """A note about this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Note(_here(), peak, COUNTS["recorded"], size)
+    return Note(_here(), peak, COUNTS["recorded"], device or "")
 
 
 def _here() -> str:

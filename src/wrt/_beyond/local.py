@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from wrt._beyond.needs import needs
+
+SHARED = "XLA_PYTHON_CLIENT_PREALLOCATE"
+"""JAX would take most of a GPU for each process; workers of one machine may have to share one."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -26,7 +30,7 @@ def local_cluster(workers: int = 2, *, memory: str | int = "auto") -> Iterator[A
             host="127.0.0.1",
             dashboard_address=None,
             memory_limit=memory,
-            env=ONE_THREAD,
+            env=ONE_THREAD | {SHARED: os.environ.get(SHARED, "false")},
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,

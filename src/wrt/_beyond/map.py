@@ -75,12 +75,12 @@ def answer_batch(study: Study, target: Target, start: int, stop: int, data: Any 
         data = study.samples.some(start, stop)
     numbers = study.answer(unpack(data, None))
     if target is None:
-        return replace(noted(), answer=numbers)
+        return replace(noted(study.device), answer=numbers)
     if isinstance(target, Parts):
         target.write(start, stop, numbers)
     else:
         written(target.opened(), (slice(start, stop),), numbers)
-    return replace(noted(), bytes=numbers.nbytes)
+    return replace(noted(study.device), bytes=numbers.nbytes)
 
 
 def _run(study: Study, samples: Samples, jobs: list[tuple[Target, int, int]], client: Any, keep: Any = None) -> Any:

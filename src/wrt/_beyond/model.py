@@ -85,10 +85,14 @@ class Model:
         """Its name, and how processes compute with it: enough for one that holds its run, NotHere for another."""
         return _again(pickle.dumps(_elsewhere), None, (), self.device, self.settings, self.token)
 
+    def device_here(self) -> str | None:
+        """The accelerator that this process takes for it; None leaves it to the framework."""
+        return device_here(self.device, list(self.settings))
+
     @contextmanager
     def settled(self) -> Iterator[str | None]:
         """Inside, this process makes tensors as the sender's did; gives the device they are on."""
-        device = device_here(self.device, list(self.settings))
+        device = self.device_here()
         with ExitStack() as stack:
             for name, chosen in self.settings.items():
                 stack.enter_context(travel(name).on(device, chosen))

@@ -46,6 +46,11 @@ class Recipe:
         """What an answer on disk is known by: the same for the same question in every process."""
         return self.token
 
+    @property
+    def device(self) -> str | None:
+        """The accelerator of this process; None where the framework decides."""
+        return self.model.device_here()
+
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Inside, this process computes as the sender's would, and nothing else of wrt's beyond runs."""
@@ -76,6 +81,8 @@ class Recipe:
 
 class Live:
     """A question about tensors that are alive in this process: any thread of it may answer, no other process can."""
+
+    device = None  # where the tensors are
 
     def __init__(self, derivative: Derivative, budget: int) -> None:
         self.options = current()

@@ -35,7 +35,7 @@ def write_csr(derivative: Derivative, source: Source, store: Store) -> Stored:
         for name in ("data", "indices", "indptr"):
             _write(zarr, group, name, getattr(matrix, name))
         group.attrs["wrt"] = {**group.attrs["wrt"], "complete": True}
-    here = noted()
+    here = noted(source.device)
     shape = tuple(group.attrs["shape"])
     return Stored(store.place, group, shape, 1, 0 if there else 1, time.perf_counter() - begun, {here.worker: here})
 

@@ -45,5 +45,8 @@ class Stored:
             f"  {self.computed} computed in {self.seconds:.1f} s, {self.found} were there already",
         ]
         lines += [f"  {self.how}"] if self.how else []
-        peaks = [f"  peak memory of {name}: {words(note.peak)}" for name, note in sorted(self.workers.items())]
-        return "\n".join(lines + peaks)
+        return "\n".join(lines + [f"  {_said(name, note)}" for name, note in sorted(self.workers.items())])
+
+
+def _said(name: str, note: Note) -> str:
+    return f"peak memory of {name}: {words(note.peak)}" + (f", computing on {note.device}" if note.device else "")

@@ -61,6 +61,11 @@ class Study:
             found: npt.NDArray[Any] = getattr(batched, self.take)()
             return found.reshape(count, *self.shape)
 
+    @property
+    def device(self) -> str | None:
+        """The accelerator of this process; None where the framework or a live model decides."""
+        return self.model.device_here() if isinstance(self.model, Model) else None
+
     def __getstate__(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in _TRAVELS)
 

@@ -61,7 +61,7 @@ def write_block(source: Source, store: Store, bounds: tuple[tuple[int, int], ...
     numbers = source.block(region_of(bounds))
     written(store.opened(), region_of(bounds), numbers)
     with source.at_work():
-        return replace(noted(), bytes=numbers.nbytes, how=source.solver().how)
+        return replace(noted(source.device), bytes=numbers.nbytes, how=source.solver().how)
 
 
 def _budget(known: Any, memory: int | None) -> int:

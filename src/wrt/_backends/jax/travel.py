@@ -32,11 +32,13 @@ def from_numpy(array: npt.NDArray[Any]) -> Any:
 
 def devices() -> list[str]:
     """The accelerators of this process."""
-    return [f"{one.platform}:{one.id}" for one in jax.local_devices() if one.platform != "cpu"]
+    return [f"{one.platform}:{k}" for k, one in enumerate(jax.local_devices()) if one.platform != "cpu"]
 
 
 def _device(name: str) -> Any:
-    return next(one for one in jax.local_devices() if f"{one.platform}:{one.id}" == name)
+    """`"gpu:1"`, or the first of a kind: `"cpu"`, which is not among the default devices where there is a GPU."""
+    kind, _, number = name.partition(":")
+    return jax.local_devices(backend=kind)[int(number or 0)]
 
 
 def settings() -> Settings:

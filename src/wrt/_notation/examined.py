@@ -31,7 +31,7 @@ def between(y: Asked, x: Asked) -> Findings:
     record = y[0]
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
-        raise unknown()
+        raise _between_writes()
     evidence = record.evidence()
     found = _examined(evidence, numbers, y, x)
     if hasattr(record, "laid_open") and _blames_a_loop(evidence, found):
@@ -42,7 +42,7 @@ def between(y: Asked, x: Asked) -> Findings:
 
 
 def _examined(evidence: Any, numbers: tuple[int, int], y: Asked, x: Asked) -> Findings:
-    names = (spoken(evidence.graph, numbers[0], "y"), spoken(evidence.graph, numbers[1], "x"))
+    names = (spoken(evidence.graph, numbers[0], y[1].name or "y"), spoken(evidence.graph, numbers[1], x[1].name or "x"))
     rows = None if y[2].everything else y[2].positions.reshape(-1)
     columns = None if x[2].everything else x[2].positions.reshape(-1)
     made = _made(y[0], y[1]), _made(y[0], x[1])
@@ -61,6 +61,14 @@ def _made(record: Any, value: Value) -> Where | None:
         return made
     bound = record.names.of(value)
     return bound[0].where if bound else None
+
+
+def _between_writes() -> NotRecorded:
+    return NotRecorded(
+        "why() of elements as they were between two writes",
+        "the graph of the run has no number for them: they were written through a view, or not at all",
+        "ask about the whole tensor, wrt.why(y, x), or about what was written there",
+    )
 
 
 def unknown() -> NotRecorded:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import events, modules
+from wrt._backends.torch import compat, events, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
 from wrt._backends.torch.evidence import TorchEvidence
 from wrt._backends.torch.lines import operations_of_nodes
@@ -118,6 +118,8 @@ class TorchRecording(LiveRecord):
         buffer = self.buffer_of(entry)
         if tensor is not None and tensor.requires_grad:
             edge = _edge(tensor)
+        elif tensor is not None and entry.requires_grad and entry.node is None and tensor.is_leaf:
+            edge = compat.edge_of_leaf(tensor)  # frozen since the run
         elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
             with torch._C.DisableTorchFunction(), torch.enable_grad():
                 twin_of(self.listener, tensor, entry)
@@ -156,8 +158,17 @@ class TorchRecording(LiveRecord):
         entry: Any = getattr(value.key, "entry", None)
         buffer = None if entry is None else self.buffer_of(entry)
         if buffer is None:
-            return super().side(value, elements)
+            side = super().side(value, elements)
+            return side if entry is None or entry.shadow is None else self._or_its_twin(side, value, entry)
         return self._by_owner(value, elements, entry, buffer)
+
+    def _or_its_twin(self, side: Side, value: Value, entry: Entry) -> Side:
+        """A leaf that requires grad only since the run is, in the run, its twin."""
+        tensor = entry()
+        if side.otherwise is not None or tensor is None or not (tensor.requires_grad and tensor.is_leaf):
+            return side
+        then = replace(value, key=RecordedMoment(entry.edge(), entry.device, entry, -1, None, entry))
+        return replace(side, otherwise=Side(side.shape, (replace(side.parts[0], value=then),)))
 
     def _by_owner(self, value: Value, elements: Elements, entry: Entry, buffer: Buffer) -> Side:
         """Each element at the version that wrote it last."""
@@ -168,7 +179,8 @@ class TorchRecording(LiveRecord):
         for k in np.unique(owners):
             here = np.flatnonzero(owners == k)
             version = buffer.versions[int(k)]
-            moment = RecordedMoment(version.edge, entry.device, entry, -1, None, None)
+            number = version.number if tuple(version.geometry[0]) == shape else -1
+            moment = RecordedMoment(version.edge, entry.device, entry, -1, None, None, number)
             then = Value(self, moment, shape, value.dtype, value.name)
             picked = Elements.at(shape, buffer.positions(offsets[here]))
             parts.append(Part(then, picked, here))
@@ -277,7 +289,8 @@ class TorchRecording(LiveRecord):
     def numbered(self, value: Value) -> int | None:
         """Which tensor of the graph a Value is."""
         entry = getattr(value.key, "entry", None)
-        return None if entry is None else entry.number
+        number: int = getattr(value.key, "number", -1) if entry is None else entry.number
+        return None if number < 0 else number
 
     def value(self, value: Value) -> Any:
         entry = getattr(value.key, "entry", None)
@@ -294,13 +307,16 @@ class TorchRecording(LiveRecord):
 
 
 class RecordedMoment(Moment):
-    """A moment of a recorded tensor: also knows the tensor's entry."""
+    """A moment of a recorded tensor: also knows the tensor's entry; of an earlier write, its number in the graph."""
 
-    __slots__ = ("entry",)
+    __slots__ = ("entry", "number")
 
-    def __init__(self, edge: Any, device: Any, tensor: Any, version: int, view: Any, entry: Entry | None) -> None:
+    def __init__(
+        self, edge: Any, device: Any, tensor: Any, version: int, view: Any, entry: Entry | None, number: int = -1
+    ) -> None:
         super().__init__(edge, device, tensor, version, view)
-        object.__setattr__(self, "entry", entry)
+        self.entry = entry
+        self.number = number
 
 
 def _edge(tensor: Tensor) -> GradientEdge | None:

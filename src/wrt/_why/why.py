@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wrt._core.finding import Finding, Findings
 from wrt._why.missing import missing
 from wrt._why.notfinite import is_not_finite, not_finite, value_not_finite
+from wrt._why.paths import follow
 from wrt._why.question import Question
 from wrt._why.size import size
 from wrt._why.state import state
@@ -22,7 +25,8 @@ def examine(question: Question) -> Findings:
 def _examine(question: Question) -> list[Finding]:
     route = question.route
     if not route.connected:
-        return missing(question)
+        found = missing(question)
+        return [*_zero_anyway(question), *found] if found[0].cause == "not_requires_grad" else found
     refused = [
         question.finding(slug, node, words, certain=True)
         for slug, node, words in question.evidence.refused(question.y, route.x, route.path)
@@ -44,6 +48,16 @@ def _examine(question: Question) -> list[Finding]:
     if structural:
         return structural + list(state(question))
     return value_not_finite(question) or list(state(question)) or size(question)
+
+
+def _zero_anyway(question: Question) -> list[Finding]:
+    """A recording differentiates by what does not require grad too: where that is zero, `requires_grad_()` is no help."""
+    would = follow(question.evidence, question.y, question.route.x, -1)
+    if not would.connected:
+        return []
+    asked = replace(question)
+    asked.route = would
+    return zero(asked) if is_zero(asked) else []
 
 
 def _distinct(found: list[Finding]) -> list[Finding]:

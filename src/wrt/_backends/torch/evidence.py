@@ -82,9 +82,10 @@ class TorchEvidence:
         return None
 
     def passes(self, node: Node, output: int) -> bool:
-        if node.op.startswith("Parameter") or node.gradient == "none" or not self.graph.tensors[output].requires_grad:
+        made, tensors = self.listener.values[output], self.graph.tensors
+        on_twins = made.node is not None and not any(tensors[k].requires_grad for k in node.inputs)
+        if node.op.startswith("Parameter") or node.gradient == "none" or not (tensors[output].requires_grad or on_twins):
             return False
-        made = self.listener.values[output]
         if made.node is None and self._is_leaf(output):
             return False
         return node.op not in ("data", "detach", "detach_", "data=", "tensor", "grad", "__deepcopy__") and not self.off(node)

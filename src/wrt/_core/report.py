@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -29,8 +30,13 @@ class Certificate:
     def passed(self) -> bool:
         return self.kind != "none" and self.residual <= self.tolerance
 
+    @property
+    def vacuous(self) -> bool:
+        """Whether there was no finite entry to compare: nothing disagrees, and nothing is proven."""
+        return self.tolerance == math.inf
+
     def __bool__(self) -> bool:
-        return self.passed
+        return self.passed and not self.vacuous
 
     def __str__(self) -> str:
         if self.kind == "engine":
@@ -39,6 +45,8 @@ class Certificate:
             return self.words or "exact, no engine was needed"
         if self.kind == "none":
             return "switched off"
+        if self.vacuous:
+            return f"random probe {self.probe}: {self.words}, so nothing is proven"
         verdict = "agrees" if self.passed else "DISAGREES"
         bounds = f"residual {self.residual:.1e}, tolerance {self.tolerance:.1e}"
         return f"random probe {self.probe} {verdict}: {bounds}"

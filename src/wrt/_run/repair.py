@@ -2,7 +2,8 @@
 
 A sweep multiplies zeros of its seed with whatever slope it meets, and 0 x inf is NaN: reverse mode says that
 sqrt(x)[1] has the slope NaN in x[0] = 0, on which it does not depend at all. Swept the other way, the same entry never
-meets the infinity. An entry is replaced only by a finite one; what is NaN both ways stays NaN.
+meets the infinity. An entry is replaced only by a finite one. What is NaN both ways, as in x / 0, is zero where the
+operations on the way say that the two elements never meet, whatever the numbers are; otherwise it stays NaN.
 """
 
 from __future__ import annotations
@@ -14,17 +15,25 @@ from wrt._core.plan import Way
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
 from wrt._run.columns import pull_columns, tangents
+from wrt._sparsity.compose import composed
 
 MOST = 256  # rows or columns recomputed; a network that is NaN everywhere stays so
+FEW = 2**22  # entries of which a pattern is laid out
 
 
 def non_finite(ask: Ask, linear: Linear, array: Array, way: Way, report: Report) -> Array:
-    """The answer with its non-finite entries swept the other way."""
+    """The answer with its non-finite entries asked for again."""
     arrays = ask.y.record.backend.arrays
     if (way == "pull" and ask.y.size == 1) or (way == "push" and ask.n == 1 == ask.x.values[0].size):
         return array  # a seed without zeros: what is not finite is the engine's own answer
     if arrays.all_finite(array):
         return array
+    array = _the_other_way(ask, linear, array, way, report)
+    return array if arrays.all_finite(array) else _where_nothing_meets(ask, array, report)
+
+
+def _the_other_way(ask: Ask, linear: Linear, array: Array, way: Way, report: Report) -> Array:
+    arrays = ask.y.record.backend.arrays
     bad = ~arrays.isfinite(array)  # (m, n)
     lines = np.flatnonzero(bad.any(axis=0 if way == "pull" else 1))
     if len(lines) > MOST:
@@ -48,6 +57,25 @@ def non_finite(ask: Ask, linear: Linear, array: Array, way: Way, report: Report)
     place = np.searchsorted(lines, columns if way == "pull" else rows)
     values = arrays.numpy(other)[(rows, place) if way == "pull" else (place, columns)]
     return arrays.place(array, (rows, columns), arrays.from_numpy(values, ask.x.values[0]))
+
+
+def _where_nothing_meets(ask: Ask, array: Array, report: Report) -> Array:
+    """Zero where no element of y can depend on that element of x."""
+    find = getattr(ask.y.record, "local_maps", None)
+    part = ask.x.parts[0]
+    plain = len(ask.x.parts) == 1 and part.into is None and not part.component
+    if find is None or not plain or ask.m * ask.n > FEW:
+        return array
+    local = find(ask.y, part.value, certain=True)
+    pattern = None if local is None else composed(local, ask.rows.positions, part.elements.positions, most=1)
+    if pattern is None:
+        return array
+    arrays = ask.y.record.backend.arrays
+    rows, columns = np.nonzero(~arrays.isfinite(array) & ~pattern.toarray())
+    if len(rows):
+        report.notes.append(f"{len(rows)} entries were 0 x inf in both directions, of elements that never meet: zero")
+        array = arrays.place(array, (rows, columns), arrays.from_numpy(np.zeros(len(rows)), part.value))
+    return array
 
 
 def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:

@@ -162,9 +162,9 @@ class LiveRecord:
         """The patches of every layer between these rows and columns; None where the map is not known to be local."""
         return cone(y, rows, x, columns)
 
-    def local_maps(self, y: Value, x: Value) -> LocalMaps | None:
+    def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
         """Which elements meet in each operation between y and x; None where one is not known to be simple."""
-        return local_maps(y, x)
+        return local_maps(y, x, certain=certain)
 
     def hooked(self) -> bool:
         """Whether a hook of the user, on a tensor or on a node, may have a say in a gradient."""

@@ -27,8 +27,22 @@ NEARLY = 0.2  # how far from a whole number one may come back
 TOLERANCE = 1e-4  # of a random number that comes back
 
 
-def local_maps(y: Value, x: Value) -> LocalMaps | None:
-    """None where an operation between y and x is neither: a convolution, a decomposition, a Function of the user."""
+MOVES = frozenset(
+    f"{name}Backward{k}"
+    for name in (
+        "Alias AsStrided Cat ConstantPadNd Diagonal Expand Flip Gather Index IndexSelect Mean Permute Repeat ReshapeAlias Roll "
+        "Select Slice Split SplitWithSizes Squeeze Stack Sum T ToCopy Transpose Unbind UnsafeView Unsqueeze View"
+    ).split()
+    for k in (0, 1, 2)
+)
+"""Whose backward is the same whatever the numbers are: an element that is not met is met nowhere."""
+
+
+def local_maps(y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
+    """None where an operation between y and x is neither: a convolution, a decomposition, a Function of the user.
+
+    A slope that is zero only here leaves a pair out; `certain` maps are those that leave out none.
+    """
     start, end = ((v.key.edge.node, v.key.edge.output_nr) for v in (y, x))
     walked = walk(start, end, most=MOST_NODES, known=lambda node: not hasattr(node, "_forward_cls"))
     if walked is None:
@@ -38,7 +52,8 @@ def local_maps(y: Value, x: Value) -> LocalMaps | None:
     with compat.Undisturbed():
         for number, sources in enumerate(sources_of):
             for k, source in sources:
-                found = _pairs(spots[number], k, spots[source])
+                find = _certain_pairs if certain else _pairs
+                found = find(spots[number], k, spots[source])
                 if found is None:
                     return None
                 maps.append(LocalMap(number, source, found if found else None))
@@ -60,6 +75,15 @@ def _pairs(spot: Spot, k: int, source: Spot) -> Pairs | tuple[()] | None:
         return _read_off(spot, k, after, before)
     except (RuntimeError, TypeError, IndexError):
         return None
+
+
+def _certain_pairs(spot: Spot, k: int, source: Spot) -> Pairs | tuple[()] | None:
+    """The same of operations that move numbers, add them up or map them one by one."""
+    name, after, before = type(spot[0]).__name__, shape_of(spot), shape_of(source)
+    if name in ELEMENTWISE and after != before:
+        whom = np.broadcast_to(np.arange(int(np.prod(before))).reshape(before), after)
+        return np.arange(int(np.prod(after))), whom.reshape(-1)
+    return _pairs(spot, k, source) if name in ELEMENTWISE or name in MOVES else None
 
 
 def _read_off(spot: Spot, k: int, after: Shape, before: Shape) -> Pairs | tuple[()] | None:

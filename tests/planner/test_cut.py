@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 import torch
 
 from tests.planner.problems import row_loop
 from wrt import d
+from wrt._backends.torch.live import LiveRecord
 from wrt._core.flow import Flow
 from wrt._planner.narrow import narrowest, waists
 
@@ -61,6 +63,26 @@ def test_a_path_around_the_waist_is_no_waist():
     y = net(x) + 1e-3 * x
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("change", ["a skip", "a shorter way", "another width"])
+def test_a_waist_of_last_time_that_is_none_now_is_found(monkeypatch, change):
+    """Programs that look the same to the planner; a known waist is followed to where it lay, and proven again."""
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    net = network(200, 64, 8, 64, 200)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    y = net(x)
+    J = d(y) / d(x)
+    assert J.value is not None
+    assert J.explain().strategy == "cut"
+    if change == "a skip":
+        h = net[:3](x)
+        y = net[3:](h) + 0.1 * net[6](torch.tanh(net[0](x)))
+    elif change == "a shorter way":
+        y = 2 * x.sin()
+    else:
+        y = network(200, 64, 9, 64, 200)(x)
+    torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-12, atol=1e-12)
 
 
 def test_a_hook_on_the_waist_is_not_applied_twice():

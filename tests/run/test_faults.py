@@ -16,7 +16,7 @@ from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.sweep import TorchLinear
 from wrt._core.pattern import NOBODY, listed
 from wrt._planner import warm
-from wrt._run import planned
+from wrt._run import factored, planned
 
 Tensor = torch.Tensor
 
@@ -150,10 +150,28 @@ def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
     generator = torch.Generator().manual_seed(0)
     down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
     x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
-    y = torch.sin(up @ torch.tanh(down @ x))
+    y = torch.sin(up @ torch.tanh(down @ x / 20))
     right = planned.solve
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
     monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
+    assert "cut" in answered_right(y, x)
+
+
+@pytest.mark.parametrize("k", range(3))
+def test_wrong_columns_of_a_cut_are_found(monkeypatch, k):
+    """They are pushed, and the pull that set the push up says of the probe what the engine says."""
+    generator = torch.Generator().manual_seed(0)
+    down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
+    x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
+    y = torch.sin(up @ torch.tanh(down @ x / 20))
+    right = factored.columns_beside
+    wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
+
+    def beside(*given):
+        found = right(*given)
+        return found._replace(array=wrong(found.array))
+
+    monkeypatch.setattr(factored, "columns_beside", beside)
     assert "cut" in answered_right(y, x)
 
 

@@ -37,6 +37,9 @@ class Flow:
     is_sum: Callable[[int], bool] = field(default=lambda tensor: False, repr=False)
     """Whether a tensor is the plain sum of those it is made from."""
 
+    trail: Callable[[int], tuple[int, ...]] = field(default=lambda tensor: (), repr=False)
+    """The way from y to a tensor: which input of each operation, one after another."""
+
     @property
     def largest(self) -> int:
         return max(self.sizes)

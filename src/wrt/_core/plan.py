@@ -50,7 +50,8 @@ class Compressed:
 class Cut:
     """J = J2 @ J1 through a set of tensors that everything from x to y passes; each side is a question of its own.
 
-    `tensors` are their numbers in the flow of the run, `sizes` the sizes by which the same flow is known again.
+    `tensors` are their numbers in the flow of the run, `sizes` the sizes by which the same flow is known again, and
+    `trails` the ways from y to them.
     """
 
     tensors: tuple[int, ...]
@@ -60,6 +61,7 @@ class Cut:
     because: str
     strategy: Literal["cut"] = "cut"
     way: Way = "pull"
+    trails: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

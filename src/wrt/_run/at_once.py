@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from wrt._core.ask import Ask
 from wrt._core.pattern import Way
@@ -122,6 +122,57 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
     return AtOnce(ask, way, array, relative, seconds, from_weights=from_weights, joined=batches != "unknown")
 
 
+class Rows(NamedTuple):
+    """Rows that prove nothing by themselves: they are part of an answer that is proven as a whole."""
+
+    array: Array
+    step: Step
+
+
+def all_rows(ask: Ask) -> Rows | None:
+    """Every row, in one call and without a probe; None where more has to be looked at, as above."""
+    if not _ordinary(ask) or not trusted(ask.y) or ask.m < 2 or ask.m > ask.n or not _fits(ask, ask.m, ask.n):
+        return None
+    started = time.perf_counter()
+    arrays, linear = _engine(ask.y, ask.x.parts[0].value)
+    try:
+        block = _in_chunks(ask.y, linear, arrays.identity(ask.y), True)
+    except CannotBatch:
+        return None
+    return None if block is None else Rows(block, Step("rows", "pull", "vmap", ask.m, 1, time.perf_counter() - started))
+
+
+class Columns(NamedTuple):
+    """The columns of a tensor between y and x, (m, k), and what the pull that set them up says of a probe of J, (1, n)."""
+
+    array: Array
+    expected: Array
+    steps: list[Step]
+
+
+def columns_beside(ask: Ask, waist: Value) -> Columns | None:
+    """How y follows from a tensor on its way from x, by pushes that are set up by the probe of the whole question.
+
+    None where there are no fewer of them than rows, where they do not go in one call, or where they are refused.
+    """
+    y, x, m = ask.y, ask.x.parts[0].value, ask.m
+    if not _ordinary(ask) or m <= waist.size + 2 or waist.size > chunk_size(ask):
+        return None
+    started = time.perf_counter()
+    arrays: Any = y.record.backend.arrays
+    linear: Any = y.record.linear(y, (waist, x))
+    try:
+        found = linear.push_at_once(arrays.identity(waist), arrays.weights(signs(m), y).view(y.shape))
+    except CannotBatch:
+        return None
+    if found is None or found[1][1] is None:
+        return None
+    block, (_, expected) = found  # (k, m), of the probe (k,) and (n,)
+    pushed = Step("columns", "push", "double backward", waist.size, 1, time.perf_counter() - started)
+    steps = [pushed, Step("set-up of the push, and certificate", "pull", "kept differentiable", 1, 1)]
+    return Columns(arrays.transpose(block), expected.reshape(1, -1), steps)
+
+
 def _ordinary(ask: Ask) -> bool:
     """All of one tensor by all of another, in the same real numbers, with settings as they are by themselves."""
     y, rows, part, record = ask.y, ask.rows, ask.x.parts[0], ask.y.record
@@ -216,6 +267,6 @@ def _columns(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | No
     found = linear.push_at_once(arrays.identity(x), probe.view(y.shape))
     if found is None:
         return None
-    block, expected = found  # (n, m), (n,)
+    block, (expected,) = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
     return arrays.transpose(block), residual, size, "push"

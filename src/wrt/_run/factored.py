@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from wrt._core.ask import Ask
-from wrt._core.flow import Flow
 from wrt._core.index import Elements
-from wrt._core.plan import Cut
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
-from wrt._run.certify import seed_of, signs, verdict
+from wrt._planner.foresee import FEWEST
+from wrt._run.at_once import columns_beside
+from wrt._run.certify import seed_of, signs, tolerance, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
 
@@ -46,18 +47,21 @@ class Factors:
         return arrays.total(self.last * arrays.transpose(self.first), 1)
 
 
-def sweep_factors(ask: Ask, linear: Linear, plan: Cut, flow: Flow, solve: Solve, report: Report) -> Factors | None:
-    """Both sides of the cut; None where a side has no answer."""
-    values = [flow.value(tensor) for tensor in plan.tensors]
-    if any(value is None for value in values):
-        return None
-    waist = [value for value in values if value is not None]
-    last = solve(Ask(ask.y, ask.rows, _side(waist)), report)
+def sweep_factors(ask: Ask, linear: Linear, waist: list[Value], solve: Solve, report: Report) -> Factors | None:
+    """Both sides of the cut through the tensors of a waist; None where a side has no answer."""
+    pushed = columns_beside(ask, waist[0]) if len(waist) == 1 and waist[0].size < FEWEST else None
+    if pushed is not None:
+        last, expected = pushed.array, pushed.expected
+        report.steps.extend(pushed.steps)
+    else:
+        last, expected = solve(Ask(ask.y, ask.rows, _side(waist)), report), None
     firsts = [solve(Ask(value, Elements.all(value.shape), ask.x), report) for value in waist]
     if last is None or any(first is None for first in firsts):
         return None
     first = ask.y.record.backend.arrays.concat(firsts, 0)
-    return Factors(ask, last, first, _certificate(ask, linear, last, first, report))
+    if expected is None:
+        expected = _pulled(ask, linear, report)
+    return Factors(ask, last, first, _certificate(ask, last, first, expected))
 
 
 def _side(values: list[Value]) -> Side:
@@ -76,14 +80,22 @@ def _flat(value: Value) -> Elements:
     return Elements(value.shape, (value.size,), 0, (1,))
 
 
-def _certificate(ask: Ask, linear: Linear, last: Array, first: Array, report: Report) -> Certificate:
-    """u @ J2 @ J1 next to one plain pull of u."""
-    arrays = ask.y.record.backend.arrays
-    probe = arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
+def _pulled(ask: Ask, linear: Linear, report: Report) -> Array | None:
+    """u @ J by one plain pull, (1, n)."""
     rung = linear.pull_rungs[-1]
-    expected = pull_columns(ask, linear, seed_of(ask, probe), rung)  # (1, n)
     report.steps.append(Step("certificate", "pull", rung, 1, 1))
-    probe = arrays.cast_like(probe, last)
+    return pull_columns(ask, linear, seed_of(ask, ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)), rung)
+
+
+def _certificate(ask: Ask, last: Array, first: Array, expected: Array | None) -> Certificate:
+    """u @ J2 @ J1 next to what the engine's own pull says of u @ J."""
+    arrays = ask.y.record.backend.arrays
+    probe = arrays.cast_like(arrays.from_numpy(signs(ask.m), ask.y), last)  # (1, m)
     got = arrays.matmul(arrays.matmul(probe, last), first)
+    if expected is not None:
+        said, residual = arrays.maxima(arrays.abs(expected), arrays.abs(got - expected))
+        allowed = tolerance(ask)
+        if said and residual <= allowed * said < math.inf:  # next to the size of the sums it is smaller still
+            return Certificate("probe", residual / said, allowed)
     size = arrays.matmul(arrays.matmul(arrays.abs(probe), arrays.abs(last)), arrays.abs(first))
     return verdict(ask, got, got * 0 if expected is None else expected, size)

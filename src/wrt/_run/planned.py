@@ -16,12 +16,14 @@ from wrt._core.index import Positions
 from wrt._core.plan import Chain, Compressed, Cut, Direct, Plan
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Report
+from wrt._core.value import Value
 from wrt._planner import cost, warm
 from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.colored import colored
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
+from wrt._run.at_once import all_rows
 from wrt._run.chained import plan_chain, sweep_chain
 from wrt._run.compressed import Passes, probe, sweep_compressed
 from wrt._run.cone import may_be_local, sweep_cone
@@ -190,9 +192,22 @@ class Planned:
             return sweep_compressed(
                 self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations
             )
-        if isinstance(plan, Cut) and self.flow is not None and tuple(self.flow.sizes) == plan.sizes:
-            return sweep_factors(self.ask, self.linear, plan, self.flow, solve, self.report)
+        if isinstance(plan, Cut):
+            waist = self._waist(plan, known=known)
+            return None if waist is None else sweep_factors(self.ask, self.linear, waist, solve, self.report)
         return None
+
+    def _waist(self, plan: Cut, *, known: bool) -> list[Value] | None:
+        """The tensors of a cut in this run. Those of a known plan lie where they lay: the proof tells whether it is so."""
+        follow = getattr(self.ask.y.record, "follow", None) if known else None
+        if follow is not None and plan.trails:
+            found = [follow(self.ask.y, trail) for trail in plan.trails]
+            sizes = [plan.sizes[tensor] for tensor in plan.tensors]
+            return found if [0 if value is None else value.size for value in found] == sizes else None
+        if self.flow is None or tuple(self.flow.sizes) != plan.sizes:
+            return None
+        values = [self.flow.value(tensor) for tensor in plan.tensors]
+        return None if None in values else [value for value in values if value is not None]
 
     def _chained(self, known: Plan | None) -> Swept | None:
         """Rows carried through several tensors, where some stretch between them is structured."""
@@ -240,7 +255,11 @@ def trusted(ask: Ask) -> bool:
 
 
 def solve(ask: Ask, report: Report) -> Array | None:
-    """A factor of a larger question: planned like any other, proven only as part of the whole."""
+    """A factor of a larger question: planned like any other, proven as part of the whole at the latest."""
+    few = all_rows(ask) if ask.m < FEWEST else None
+    if few is not None:
+        report.steps.append(few.step)
+        return few.array
     linear = ask.y.record.linear(ask.y, ask.x.values)
     swept = planned_block(ask, linear, report)
     if swept is None and ask.m > 1:

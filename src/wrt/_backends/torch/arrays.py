@@ -24,6 +24,13 @@ LARGE = 2**18
 """NumPy asks for huge pages: fresh memory of this many numbers is there in a tenth of the time torch takes."""
 
 
+def _zeros(shape: Shape, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros; where there are many of them, pages that nobody writes to are never touched."""
+    if math.prod(shape) > LARGE and dtype in NUMPY and device.type == "cpu":
+        return torch.from_numpy(np.zeros(shape, NUMPY[dtype]))
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
 def unit(value: Value, position: int) -> Tensor:
     """A one among zeros, in the shape of a Value: the seed of one row."""
     device = value.key.device
@@ -107,7 +114,7 @@ class TorchArrays:
         return torch.zeros(shape, dtype=like.dtype, device=like.key.device)
 
     def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
-        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+        return _zeros(shape, like.dtype, like.device)
 
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
         count = len(positions)
@@ -209,11 +216,7 @@ class TorchArrays:
         return array.index_select(0, index)
 
     def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
-        size = math.prod(shape)
-        if size > LARGE and like.dtype in NUMPY and like.key.device.type == "cpu":
-            made = torch.from_numpy(np.zeros(size, NUMPY[like.dtype]))
-        else:
-            made = torch.zeros(size, dtype=like.dtype, device=like.key.device)
+        made = _zeros((math.prod(shape),), like.dtype, like.key.device)
         return made.scatter_(0, index, values.to(like.dtype)).view(shape)
 
     def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
@@ -223,6 +226,9 @@ class TorchArrays:
         return array.sum(axis)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        shape = (a.shape[0], b.shape[1])
+        if math.prod(shape) > LARGE and a.is_cpu and a.dtype in NUMPY and not (a.requires_grad or b.requires_grad):
+            return torch.mm(a, b, out=torch.from_numpy(np.empty(shape, NUMPY[a.dtype])))
         return a @ b
 
     def eye_like(self, size: int, like: Tensor) -> Tensor:
@@ -244,6 +250,8 @@ class TorchArrays:
     def maxima(self, *arrays: Tensor) -> list[float]:
         if not all(array.numel() for array in arrays):
             return [self.largest(array) for array in arrays]
+        if all(array.is_cpu and array.dtype in NUMPY and array.numel() <= AT_HAND for array in arrays):
+            return [float(array.numpy().max()) for array in arrays]
         found: list[float] = torch.stack([array.max().double() for array in arrays]).tolist()
         return found
 

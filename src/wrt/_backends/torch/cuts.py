@@ -76,17 +76,19 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         return None
     number: dict[Spot, int] = {start: 0}
     spots = [start]
+    steps: list[tuple[int, int]] = [(0, 0)]  # for each tensor one that is made from it, and as which input of it
     made_from: list[list[int]] = []
     for spot in spots:  # grows while it is walked: breadth first from y
         sources: list[int] = []
         made_from.append(sources)
         if spot in ends:
             continue
-        for source in edges[spot[0]]:
+        for k, source in enumerate(edges[spot[0]]):
             if source in ends or source[0] in leads:
                 if source not in number:
                     number[source] = len(spots)
                     spots.append(source)
+                    steps.append((len(made_from) - 1, k))
                 sources.append(number[source])
     sizes = [math.prod(node._input_metadata[output].shape) for node, output in spots]
     work = [_work(node, size) for (node, _), size in zip(spots, sizes, strict=True)]
@@ -110,7 +112,28 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         mixing,
         y.key.device.type != "cpu",
         lambda tensor: _is_sum(spots[tensor], made_from[tensor]),
+        lambda tensor: _trail(steps, tensor),
     )
+
+
+def _trail(steps: list[tuple[int, int]], tensor: int) -> tuple[int, ...]:
+    found: list[int] = []
+    while tensor:
+        tensor, k = steps[tensor]
+        found.append(k)
+    return tuple(reversed(found))
+
+
+def follow(y: Value, trail: Sequence[int], make: Callable[[GradientEdge], Value]) -> Value | None:
+    """The tensor at the end of a way that another graph had; None where this one has no such way, or another dtype."""
+    spot: Spot = (y.key.edge.node, y.key.edge.output_nr)
+    for k in trail:
+        sources = spot[0].next_functions
+        if k >= len(sources) or sources[k][0] is None:
+            return None
+        spot = sources[k]
+    value = None if type(spot[0]) is ACCUMULATE else make(GradientEdge(*spot))
+    return value if value is not None and value.dtype == y.dtype else None
 
 
 def _is_sum(spot: Spot, sources: list[int]) -> bool:

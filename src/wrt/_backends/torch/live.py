@@ -119,6 +119,10 @@ class LiveRecord:
         known: Flow | None = moment.flow[1]
         return known
 
+    def follow(self, y: Value, trail: Sequence[int]) -> Value | None:
+        """The tensor at the end of a way that led to one in an earlier graph of the same program."""
+        return cuts.follow(y, trail, self._at_edge)
+
     def signature(self, y: Value) -> tuple[str, ...]:
         """What a plan for y may be remembered by."""
         moment = y.key

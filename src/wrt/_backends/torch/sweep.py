@@ -68,20 +68,24 @@ class TorchLinear:
             raise CannotBatch(_first_line(error)) from error
         return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
 
-    def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A batch from the only x, (k, *x.shape) -> (k, y.size), and what the pull that sets it up says of a probe."""
+    def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:
+        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what the pull that sets it up says of a probe.
+
+        Of every x: those after the first are where the pull went on to.
+        """
         with compat.Undisturbed(), torch.enable_grad():
-            seed, (pulled,) = self._set_up_push(probe)
-            if pulled is None:
+            seed, pulled = self._set_up_push(probe)
+            if pulled[0] is None:
                 return None
             try:
                 with compat.SILENCE:  # twice differentiated, not every operation has a batching rule
-                    (pushed,) = compat.batched_pull(compat.edge_of(pulled), (seed,), tangents)
+                    (pushed,) = compat.batched_pull(compat.edge_of(pulled[0]), (seed,), tangents)
             except Exception as error:
                 raise CannotBatch(_first_line(error)) from error
             if pushed is None:
                 raise CannotBatch("a backward on the path drops its seed")
-            return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), _to_dense(pulled.detach()).reshape(-1)
+            said = [None if g is None else _to_dense(g.detach()).reshape(-1) for g in pulled]
+            return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), said
 
     def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
         try:

@@ -27,4 +27,4 @@ def cut(flow: Flow, m: int, n: int) -> Cut | None:
         return None
     passes = min(m, width) + min(width, n)
     because = f"everything from x to y passes {width} numbers; {passes} passes instead of {min(m, n)}"
-    return Cut(tensors, tuple(flow.sizes), width, passes, because)
+    return Cut(tensors, tuple(flow.sizes), width, passes, because, trails=tuple(map(flow.trail, tensors)))

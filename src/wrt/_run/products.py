@@ -233,7 +233,7 @@ def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
     record.ready(ask.y, ask.x)
     for side in execute.meanings(ask.x):
         if all(map(record.has_history, side.values)):
-            narrowed = replace(ask, x=side)
+            narrowed = ask if side is ask.x else replace(ask, x=side)
             found = Planned(narrowed, record.linear(ask.y, side.values), report).in_fewer_passes()
             if found is not None and found.finite:
                 return found

@@ -8,6 +8,7 @@ from wrt._core.ask import Ask
 from wrt._core.pattern import Way
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
+from wrt._run.at_once import trusted
 from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import asked, pull_columns, spread_tangents
@@ -27,10 +28,13 @@ class Sweeps:
         self.refused: set[str] = set()
         self.chunk = chunk
 
-    def sweep(self, weights: Array, what: str, way: Way = "pull", *, plain: bool = False) -> Array | None:
+    def sweep(
+        self, weights: Array, what: str, way: Way = "pull", *, plain: bool = False, laid: bool = False
+    ) -> Array | None:
         """(k, m) -> (k, n) by pull, (k, n) -> (k, m) by push; None where no path leads through.
 
-        `plain` is the engine's own unbatched pass. Raises CannotBatch where no rung is left (pushing may be refused).
+        `plain` is the engine's own unbatched pass; weights that are `laid` are seeds of all of y, for a pull. Raises
+        CannotBatch where no rung is left (pushing may be refused).
         """
         arrays = self.ask.y.record.backend.arrays
         count = arrays.shape(weights)[0]
@@ -42,7 +46,7 @@ class Sweeps:
                 continue
             started = time.perf_counter()
             try:
-                found = self._in_chunks(weights, count, rung, way)
+                found = self._in_chunks(weights, count, rung, way, laid)
             except CannotBatch as refusal:
                 self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
@@ -62,11 +66,11 @@ class Sweeps:
             return None
         return asked(self.ask, start(seed_of(self.ask, weights)), 1)
 
-    def _in_chunks(self, weights: Array, count: int, rung: str, way: Way) -> Array | None:
+    def _in_chunks(self, weights: Array, count: int, rung: str, way: Way, laid: bool) -> Array | None:
         size = self._size(count)
         if count <= size:
-            return self._once(weights, rung, way)
-        blocks = [self._once(weights[start : start + size], rung, way) for start in range(0, count, size)]
+            return self._once(weights, rung, way, laid)
+        blocks = [self._once(weights[start : start + size], rung, way, laid) for start in range(0, count, size)]
         return None if blocks[0] is None else self.ask.y.record.backend.arrays.concat(blocks, 0)
 
     def _size(self, count: int) -> int:
@@ -76,11 +80,19 @@ class Sweeps:
         numbers = count * max(self.ask.y.size, *(value.size for value in self.ask.x.values))
         return count if count <= HANDFUL and numbers <= SMALL else chunk_size(self.ask)
 
-    def _once(self, weights: Array, rung: str, way: Way) -> Array | None:
+    @property
+    def _to_all_of_one(self) -> bool:
+        """Whether what comes back for x is what was asked for."""
+        parts = self.ask.x.parts
+        return len(parts) == 1 and parts[0].into is None and not parts[0].component and parts[0].elements.everything
+
+    def _once(self, weights: Array, rung: str, way: Way, laid: bool) -> Array | None:
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        if laid and rung is self.linear.pull_rungs[0] and self._to_all_of_one and hasattr(self.linear, "pull_at_once"):
+            return self.linear.pull_at_once(weights, trusted(ask.y))
         count = arrays.shape(weights)[0]
         if way == "pull":
-            return pull_columns(ask, self.linear, seed_of(ask, weights), rung)
+            return pull_columns(ask, self.linear, weights if laid else seed_of(ask, weights), rung)
         pushed = self.linear.push(spread_tangents(ask, weights), rung)
         if pushed is None:
             return None

@@ -186,11 +186,24 @@ class TorchArrays:
         return made.to(device=like.key.device, dtype=like.dtype if wider else made.dtype)
 
     def numpy(self, array: Tensor) -> npt.NDArray[Any]:
+        seen = self.at_hand(array)
+        if seen is not None:
+            return seen
         plain = array.detach().resolve_conj().resolve_neg().cpu()
         if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
             plain = plain.float()
         result: npt.NDArray[Any] = plain.numpy()
         return result
+
+    def at_hand(self, array: Tensor) -> npt.NDArray[Any] | None:
+        """The numbers as NumPy sees them where they are; None where they would have to be moved, or are many."""
+        if not array.is_cpu or array.dtype not in NUMPY or array.numel() > LARGE or array.requires_grad or array.is_neg():
+            return None
+        return array.numpy()
+
+    def mark(self, array: Tensor) -> int:
+        """A number that changes when anybody writes to the array."""
+        return array._version
 
     def shape(self, array: Tensor) -> Shape:
         return tuple(array.shape)

@@ -1,0 +1,103 @@
+"""What a warm plan keeps for the next question of its form: right whatever happened to it in between."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
+from wrt import d
+from wrt._backends.torch.sweep import TorchLinear
+from wrt._planner import warm
+from wrt._run import planned
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch):
+    monkeypatch.setattr(planned, "QUICK", 0.0)
+    warm.forget()
+    yield
+    warm.forget()
+
+
+STENCILS = ["burgers", "periodic", "five-point stencil, two species", "three convolutions", "max-pool", "strided"]
+
+
+@pytest.mark.parametrize("name", STENCILS)
+def test_the_nonzeros_are_those_of_the_row_loop_cold_and_warm(name):
+    for seed in range(3):
+        y, x = at_random(PROBLEMS[name], seed)
+        J = d(y) / d(x)
+        found, truth = J.sparse(), row_loop(y, x).numpy()
+        np.testing.assert_allclose(found.toarray(), truth, rtol=1e-12, atol=1e-12)
+        assert found.data.all()
+        assert found.has_sorted_indices
+        assert found.nnz == np.count_nonzero(truth)
+        assert bool(J.explain().notes) == (seed > 0)  # the plan of an earlier question
+
+
+def test_zeros_come_and_go():
+    """Which entries of the pattern are zero is kept too, and is no promise."""
+    hold = {"at": 0.0}
+    problem = Problem(lambda x: (x - hold["at"]).relu() + 0.5 * x.roll(1).relu(), (300,), 2)
+    for hold["at"] in (0.0, 0.0, -9.0, -9.0, 0.3, 9.0):
+        y, x = at_random(problem)
+        np.testing.assert_array_equal((d(y) / d(x)).sparse().toarray(), row_loop(y, x).numpy())
+
+
+def test_what_is_returned_is_the_users_to_write():
+    y, x = at_random(PROBLEMS["periodic"])
+    truth = row_loop(y, x).numpy()
+    for _ in range(3):
+        found = (d(y) / d(x)).sparse()
+        np.testing.assert_allclose(found.toarray(), truth, rtol=1e-12, atol=1e-12)
+        found.data[:] = 7
+        found.indices[:] = 0
+        found.indptr[1:-1] = 3
+    value = (d(y) / d(x)).value
+    value.fill_(3)
+    np.testing.assert_allclose((d(y) / d(x)).value.numpy(), truth, rtol=1e-12, atol=1e-12)
+
+
+def test_a_hook_that_writes_into_its_gradient_does_not_spoil_the_seeds():
+    def f(u):
+        y = burgers(u).sin()
+        y.register_hook(lambda g: g.mul_(2))
+        return y
+
+    for seed in range(4):
+        y, x = at_random(Problem(f, (200,), 3), seed)
+        truth = 2 * row_loop(burgers(x).sin(), x)
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, truth, rtol=1e-12, atol=1e-12)
+        assert not J.explain().fallbacks
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-9])
+@pytest.mark.parametrize("where", [(0, 5), (2, 100), (3, 17)])
+def test_a_fault_in_the_batch_of_a_warm_plan_is_found(monkeypatch, where, size):
+    """One number that comes back wrong, in a pass or in the probe itself."""
+    y, x = at_random(PROBLEMS["burgers"])
+    _ = (d(y) / d(x)).value
+    y, x = at_random(PROBLEMS["burgers"], 1)
+    truth = row_loop(y, x)
+    pull = TorchLinear.pull_at_once
+
+    def wrong(self, seeds, trusted):
+        found = pull(self, seeds, trusted)
+        if len(seeds) == 4:
+            found[where] += size
+        return found
+
+    monkeypatch.setattr(TorchLinear, "pull_at_once", wrong)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, truth, rtol=1e-12, atol=1e-12)
+    assert "the plan of last time was wrong" in " ".join(J.explain().fallbacks)
+
+
+def test_one_call_answers_a_warm_question():
+    for seed in range(2):
+        y, x = at_random(Problem(periodic, (201,), 3), seed)
+        J = d(y) / d(x)
+        J.sparse()
+    assert [(step.passes, step.calls) for step in J.explain().steps] == [(4, 1)]
+    assert "one more row" in str(J.certificate)

@@ -14,11 +14,12 @@ import tensorflow as tf
 import wrt
 from wrt import d
 from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.work import Work
 
 
 def alive(t: wrt.Trace) -> int:
     gc.collect()
-    work = t.output._recording.work
+    work = Work(t.output._recording.log)
     return sum(work._at_hand(number) is not None for number in t.output._recording.log.producer)
 
 

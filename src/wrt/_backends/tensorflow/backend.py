@@ -80,12 +80,12 @@ class TensorFlowBackend:
         with recorder.listening() as recording:
             for leaf in args if not kwargs and all(map(_plain, args)) else tf.nest.flatten((args, kwargs)):
                 if recording.is_tensor(leaf):
-                    recorder.meet(recording.taped(leaf), watch=True)
+                    recorder.meet(recording.known_as(leaf), watch=True)
             recording.inputs, recording.keywords = _values(recording, list(args)), _values(recording, kwargs)
             output = f(*args, **kwargs)
             for leaf in [output] if _plain(output) else tf.nest.flatten(output):
                 if recording.is_tensor(leaf):
-                    recorder.meet(recording.taped(leaf))  # a constant that no operation made
+                    recorder.meet(recording.known_as(leaf))  # a constant that no operation made
             recording.output = _values(recording, output)
         return recording
 

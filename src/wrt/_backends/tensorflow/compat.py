@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +15,9 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import execute, imperative_grad
 from tensorflow.python.eager import record as tape_stack
 from tensorflow.python.eager import tape as tape_lib
-from tensorflow.python.framework import constant_op, op_callbacks, ops
+from tensorflow.python.framework import constant_op, op_callbacks, ops, override_binary_operator
 from tensorflow.python.ops.parallel_for import pfor
+from tensorflow.python.util import traceback_utils
 
 from wrt._backends.tensorflow.standin import Switch, stand_in
 
@@ -222,6 +224,11 @@ def gradient_is_none(op: str) -> bool:
         return False
 
 
+OPERATIONS = os.path.join(os.path.dirname(tf.__file__), "python", "ops")
+BINARY_OPERATORS: str = override_binary_operator.__file__
+ERROR_HANDLER: str = traceback_utils.__file__
+"""The folder and the files through which the user's calls reach an operation."""
+
 EAGERLY = Switch(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly, True)
 
 
@@ -284,6 +291,22 @@ def arrays_noticed(notice: Callable[[Tensor], None]) -> Noticed:
         return noticed
 
     return stand_in(constant_op, "convert_to_eager_tensor", make)
+
+
+@contextmanager
+def failures_noticed(notice: Callable[[], None]) -> Iterator[None]:
+    """Call `notice` when an operation raises, before the user's code can handle it."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(*arguments: Any, **keywords: Any) -> Any:
+            notice()
+            return original(*arguments, **keywords)
+
+        return noticed
+
+    kernels, checks = (ops, "raise_from_not_ok_status"), (traceback_utils, "_process_traceback_frames")
+    with stand_in(*kernels, make), stand_in(*checks, make):
+        yield
 
 
 def local_pull(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequence[Tensor], seeds: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.events import Custom, Host
-from wrt._backends.tensorflow.work import Payload
+from wrt._backends.tensorflow.work import Payload, Work
 from wrt._core.graph import Graph, Node
 from wrt._core.where import place
 
@@ -27,7 +27,7 @@ class Examined:
     def __init__(self, recording: TensorFlowRecording) -> None:
         self.recording = recording
         self.log = recording.log
-        self.kept = recording.work.for_one_question()
+        self.kept = Work(recording.log)
         plain = recording.graph
         self.graph = Graph("tensorflow", [], dict(plain.tensors), plain.inputs, plain.outputs)
         self.at: list[int] = []

@@ -19,6 +19,7 @@ from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_nu
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import layers_named
 from wrt._backends.tensorflow.recording import TensorFlowRecording
+from wrt._backends.tensorflow.resting import rested
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.frame_names import visible_tensors
 from wrt._core.protocol import Backend
@@ -35,6 +36,20 @@ class _Open(threading.local):
 
 OPEN = _Open()
 
+ROOM = 2**17
+"""Elements of tensors that may be kept alive for a while, so that what was done to them is written down later, or never."""
+
+
+class _Usual(dict[str | bytes, bool]):
+    """Whether there is nothing special about an operation of this name; bytes are from outside TensorFlow's fast path."""
+
+    def __missing__(self, op: str | bytes) -> bool:
+        found = self[op] = isinstance(op, str) and op not in UPDATES and not compat.is_call(op)
+        return found
+
+
+is_usual = _Usual()
+
 
 class Recorder:
     """Fills a recording while it is open."""
@@ -42,6 +57,7 @@ class Recorder:
     def __init__(self, backend: Backend) -> None:
         self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
         self.layers: list[str] = []
+        self.room = ROOM  # elements that may yet wait to be noted by their numbers
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
     @contextmanager
@@ -61,16 +77,17 @@ class Recorder:
             self._watch_what_is_at_hand(user_frame(sys._getframe(1)))
             watched_before = sys.gettrace()
             stack.enter_context(Watcher(recording.is_tensor, _nobody, self._note))
-            self.tracer = sys.gettrace() if watched_before is None else None
+            if watched_before is None:
+                self.tracer = stack.enter_context(rested())
             OPEN.recorders.append(self)
             stack.callback(OPEN.recorders.remove, self)
             yield recording
 
     def _count(self) -> int:
-        return len(self.recording.log.operations)
+        return self.recording.log.count
 
     def _number(self, tensor: Any) -> int:
-        return compat.number(self.recording.taped(tensor))
+        return compat.number(self.recording.known_as(tensor))
 
     # ---------------------------------------------------------------- tensors
 
@@ -83,11 +100,13 @@ class Recorder:
         """
         recording = self.recording
         number = compat.number(tensor)
-        if number not in recording.log.tensors:
-            recording.work.keep(number, tensor)
+        if not recording.met(number):
+            recording.log.held[number] = tensor
             kind = compat.kind(tensor)
-            recording.log.tensors[number] = (compat.shape(tensor), kind)
+            recording.log.shapes[number] = (compat.shape(tensor), kind)
             recording.log.met(number)
+            if kind != compat.RESOURCE:
+                recording.taped[number] = False
             if kind in compat.CARRIES_GRADIENT or kind == compat.RESOURCE:
                 recording.leaves[number] = weakref.ref(tensor)
         if watch and number in recording.leaves:
@@ -96,15 +115,15 @@ class Recorder:
     def _watch_what_is_at_hand(self, frame: FrameType | None) -> None:
         if frame is not None:
             for name, tensor in visible_tensors(frame, self.recording.is_tensor).items():
-                taped = self.recording.taped(tensor)
+                taped = self.recording.known_as(tensor)
                 self.meet(taped, watch=True)
                 self.recording.called(name, compat.number(taped))
 
     def _note(self, name: str, tensor: Any, code: CodeType, offset: int) -> weakref.ref[Any]:
         """A variable of the user's code means a tensor now."""
         if type(tensor) is not compat.EagerTensor:
-            self.meet(self.recording.taped(tensor))
-        elif tensor._id not in self.recording.log.tensors:
+            self.meet(self.recording.known_as(tensor))
+        elif tensor._id not in self.recording.taped:
             self.meet(tensor)
         self.recording.noted.append((name, tensor, code, offset))
         return weakref.ref(tensor)
@@ -123,10 +142,10 @@ class Recorder:
                     self.meet(tensor, watch=True)
 
     def _read(self, tensor: Any) -> None:
-        log = self.recording.log
-        if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS and compat.number(tensor) in log.tensors:
+        log, number = self.recording.log, compat.number(tensor)
+        if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS and number in self.recording.taped:
             here, how = spot(sys._getframe(1)), how_read(sys._getframe(1))
-            log.leaks.append(Leak(compat.number(tensor), len(log.operations), here, how))
+            log.leaks.append(Leak(number, log.count, here, how))
 
     def _from_numpy(self, tensor: Any) -> None:
         if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS:
@@ -135,43 +154,37 @@ class Recorder:
     # ---------------------------------------------------------------- operations
 
     def _ran(self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
-        """The hot path: called after every operation, of which it notes numbers, shapes and the place."""
+        """The hot path: called after every operation, of which it notes the tensors and the place."""
         if graph is not None or compat.is_quiet():
             return
         frame = sys._getframe(1)
         here, via = asked_at(frame)
         if here is OURS:
             return
-        if isinstance(op, bytes):  # where TensorFlow left its fast path
-            op = op.decode()
-        log, leaves = self.recording.log, self.recording.leaves
-        tensors = log.tensors
-        numbers = []
-        watched = unusual = unwatched = False
+        taped = self.recording.taped
+        watched, usual = False, is_usual[op]
         for tensor in inputs:
-            number = tensor._id
-            numbers.append(number)
-            known = tensors.get(number)
-            if known is None:
-                unusual = True
-            elif known[1] in compat.CARRIES_GRADIENT:
-                if number in leaves:
-                    unwatched = True
-                else:
-                    watched = True
-            elif known[1] == compat.RESOURCE:
-                unusual = True
+            state = taped.get(tensor._id)
+            if state:
+                watched = True
+            elif state is None:
+                usual = False
         layer = self.layers[-1] if self.layers else ""
-        if unusual or (unwatched and not watched) or op in UPDATES:
+        if not (usual and watched) or compat.tapes_are_stopped():
             self._ran_unusually(op, inputs, attributes, outputs, frame, here, via, layer, watched)
             return
-        stopped = compat.tapes_are_stopped()
-        made = [self._made(tensor, stopped, watched and not compat.is_call(op), op) for tensor in outputs or ()]
-        log.add(Operation(op, tuple(numbers), tuple(made), here, layer, stopped, attributes, via))
+        made = tuple(outputs or ())  # the caller may yet change his list
+        for tensor in made:
+            taped[tensor._id] = tensor._datatype_enum() in compat.CARRIES_GRADIENT
+            self.room -= tensor._num_elements()
+        self.recording.log.waiting.append((op, tuple(inputs), made, here, layer, False, attributes, via))
+        if self.room < 0:
+            self.room = ROOM
+            self.recording.log.read()
 
     def _ran_unusually(
         self,
-        op: str,
+        op: str | bytes,
         inputs: Any,
         attributes: Any,
         outputs: Any,
@@ -184,15 +197,17 @@ class Recorder:
         """An operation that meets tensors for the first time, reads or writes a variable, or updates a tensor."""
         recording = self.recording
         log = recording.log
+        log.read()
         stopped = compat.tapes_are_stopped()
-        late = [t for t in inputs if t._id not in log.tensors or t._id in recording.leaves]
+        op = op.decode() if isinstance(op, bytes) else op  # where TensorFlow left its fast path
+        late = [t for t in inputs if not recording.met(t._id) or t._id in recording.leaves]
         blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
         numbers = tuple(log.number(compat.number(tensor)) for tensor in inputs)
         for number, tensor in zip(numbers, inputs):
             if number not in log.producer or log.tensors[number][1] == compat.RESOURCE:
-                recording.work.keep(number, tensor)
+                log.held[number] = tensor
         written = self._written(op, inputs)
-        made = [self._made(tensor, stopped, False, op) for tensor in outputs or ()]
+        made = [self._made(tensor, stopped, op) for tensor in outputs or ()]
         index = log.add(Operation(op, numbers, (*written, *made), here, layer, stopped, attributes, via))
         if blind:
             log.blind.add(index)
@@ -201,17 +216,17 @@ class Recorder:
         elif op in compat.READS_VARIABLE:
             recording.note_read(inputs[0], outputs[0] if op == "ReadVariableOp" else None)
 
-    def _made(self, tensor: Any, stopped: bool, on_tape: bool, op: str) -> int:
-        kind = tensor._datatype_enum()
-        number: int = tensor._id
+    def _made(self, tensor: Any, stopped: bool, op: str) -> int:
         recording = self.recording
-        recording.log.tensors[number] = (tensor._shape_tuple(), kind)
-        recording.work.held[number] = weakref.ref(tensor) if compat.gives_the_same_again(op) else tensor
-        if kind in compat.CARRIES_GRADIENT:
-            if stopped:
-                recording.leaves[number] = weakref.ref(tensor)
-            elif not on_tape:
-                compat.watch(recording.tape, tensor)  # made from nothing watched: random numbers, zeros, casts
+        number = recording.log.note(tensor, op)
+        kind = compat.kind(tensor)
+        carries = kind in compat.CARRIES_GRADIENT
+        if kind != compat.RESOURCE:
+            recording.taped[number] = carries and not stopped
+        if carries and stopped:
+            recording.leaves[number] = weakref.ref(tensor)
+        elif carries:
+            compat.watch(recording.tape, tensor)  # it may be made from nothing watched: random numbers, zeros, casts
         return number
 
     def _met_late(
@@ -231,7 +246,7 @@ class Recorder:
         carries = False
         for tensor in late:
             kind, number = compat.kind(tensor), compat.number(tensor)
-            fresh = number > log.start and kind in compat.FLOATS and number not in log.tensors
+            fresh = number > log.start and kind in compat.FLOATS and not self.recording.met(number)
             self.meet(tensor, watch=not watched)
             if fresh:
                 variables = variables_of(frame) if variables is None else variables
@@ -254,13 +269,13 @@ class Recorder:
             if tuple(variable.shape) == compat.shape(tensor) and variable.dtype == tensor.dtype:
                 variables.remove(variable)  # arguments and inputs stand in the same order
                 handle = compat.handle(variable)
-                recording.note_read(handle, tensor, in_time=compat.number(handle) in recording.log.tensors)
+                recording.note_read(handle, tensor, in_time=recording.met(compat.number(handle)))
                 self.meet(handle, watch=True)
                 numbers = (recording.log.number(compat.number(handle)),)
                 layer = self.layers[-1] if self.layers else ""
                 read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)
                 recording.log.add(read)
-                recording.work.keep(compat.number(tensor), tensor)
+                recording.log.held[compat.number(tensor)] = tensor
                 return True
         return False
 

@@ -20,7 +20,6 @@ from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
-from wrt._backends.tensorflow.work import Work
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.graph import Graph, Write
@@ -36,7 +35,6 @@ class TensorFlowRecording:
     def __init__(self, backend: Backend, open_tape: Callable[[], Any], start: int) -> None:
         self.backend = backend
         self.log = Log(start)
-        self.work = Work(self.log)
         self.tape: Any = None
         self.output: Any = None
         self.inputs: list[Any] = []
@@ -46,6 +44,7 @@ class TensorFlowRecording:
         self.updates: dict[int, Update] = {}
         self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
         self.swept: dict[Any, int] = {}  # and those that were not: how many were swept one by one so far
+        self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
         self._values: dict[int, Value] = {}
@@ -63,6 +62,8 @@ class TensorFlowRecording:
     def watch(self, number: int, tensor: Any) -> None:
         if not compat.tapes_are_stopped():  # then it would not be heard
             del self.leaves[number]
+            if number in self.taped:
+                self.taped[number] = True
             with compat.reopened(self.tape):
                 compat.watch(self.tape, tensor)
 
@@ -81,7 +82,7 @@ class TensorFlowRecording:
         return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
 
     @staticmethod
-    def taped(obj: Any) -> Any:
+    def known_as(obj: Any) -> Any:
         """What the tape knows a tensor or a variable by."""
         plain = compat.plain_variable(obj)
         return compat.handle(plain) if isinstance(plain, tf.Variable) else plain
@@ -89,7 +90,7 @@ class TensorFlowRecording:
     def lift(self, obj: Any) -> Value:
         """The one Value of a tensor or variable in this run."""
         plain = compat.plain_variable(obj)
-        taped = self.taped(plain)
+        taped = self.known_as(plain)
         number = compat.number(taped)
         found = self._values.get(number)
         if found is None:
@@ -100,9 +101,13 @@ class TensorFlowRecording:
         return found
 
     def find(self, obj: Any) -> Value | None:
-        if not self.is_tensor(obj) or compat.number(self.taped(obj)) not in self.log.tensors:
+        if not self.is_tensor(obj) or not self.met(compat.number(self.known_as(obj))):
             return None
         return self.lift(obj)
+
+    def met(self, number: int) -> bool:
+        """Whether the run made or used a tensor, or the handle of a variable."""
+        return number in self.taped or number in self.log.shapes
 
     def made(self, value: Value) -> bool:
         """Whether an operation of this run made it."""
@@ -162,7 +167,7 @@ class TensorFlowRecording:
         """The same tensor in this run; refused where this run never met it."""
         if value.record is self:
             return value
-        if value.key.number not in self.log.tensors:
+        if not self.met(value.key.number):
             raise another_run()
         return self.lift(value.key.variable if value.key.variable is not None else value.key.tensor)
 

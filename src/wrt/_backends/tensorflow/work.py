@@ -25,20 +25,12 @@ class Payload(NamedTuple):
 
 
 class Work:
-    """The tensors of a log by their numbers; what is computed again is kept for as long as this object lives."""
+    """The tensors of a log by their numbers, for one question: it goes away again with all that had to be computed."""
 
-    def __init__(self, log: Log, held: dict[int, Any] | None = None) -> None:
+    def __init__(self, log: Log) -> None:
+        log.read()
         self.log = log
-        self.held: dict[int, Any] = {} if held is None else held  # number -> the tensor, or a weak reference to it
         self._computed: dict[int, Any] = {}
-
-    def for_one_question(self) -> Work:
-        """The same tensors, for somebody who will go away again with all that he had to compute."""
-        return Work(self.log, self.held)
-
-    def keep(self, number: int, tensor: Any) -> None:
-        """Hold on to a tensor that cannot be computed again."""
-        self.held[number] = tensor
 
     def payload(self, index: int) -> Payload | None:
         """The tensors of an operation; None where one of them can no longer be had."""
@@ -58,7 +50,7 @@ class Work:
         return found
 
     def _at_hand(self, number: int) -> Any:
-        held = self.held.get(number)
+        held = self.log.held.get(number)
         found = held() if type(held) is weakref.ref else held
         return self._computed.get(number) if found is None else found
 

@@ -1,0 +1,110 @@
+"""Names are watched by a trace function, which makes Python slow in the frames of the library too; there it can rest.
+
+One `x @ w` enters some forty functions of TensorFlow, and none of them binds a name of the user's. Where an operation is
+called that cannot call the user back, tracing is switched off, and an object left in the namespace of that call switches it
+on again: it goes when its frame goes. (An exception keeps frames: there, it is switched on when the exception is made.) From
+Python 3.12 on none of this is needed: there, only the user's own code is watched to begin with.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from sys import gettrace, settrace
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from wrt._backends.tensorflow import compat
+
+LEFT = "(names are watched again when this goes)"
+
+TAKE_NO_FUNCTIONS = frozenset(
+    ["array_ops", "array_ops_stack", "clip_ops", "embedding_ops", "linalg_ops", "math_ops", "nn_impl", "nn_ops",
+     "special_math_ops", "tensor_getitem_override", "tensor_math_operator_overrides", "weak_tensor_ops"]
+)  # fmt: skip
+"""Modules of operations on tensors and numbers; those that were generated are such too."""
+
+
+class _Files(dict[str, bool | None]):
+    """file -> whether its functions call nobody back; None where that depends on what they pass on."""
+
+    def __missing__(self, file: str) -> bool | None:
+        self[file] = found = None if file == compat.ERROR_HANDLER else _takes_no_functions(file)
+        return found
+
+
+class _Functions(dict[Any, bool]):
+    """The same for the functions that TensorFlow's error handler stands in front of."""
+
+    def __missing__(self, function: Any) -> bool:
+        self[function] = found = callable(function) and _takes_no_functions(inspect.unwrap(function).__code__.co_filename)
+        return found
+
+
+def _takes_no_functions(file: str) -> bool:
+    folder, name = os.path.split(file.removesuffix(".py"))
+    listed = folder == compat.OPERATIONS and (name in TAKE_NO_FUNCTIONS or name.startswith("gen_"))
+    return listed or file == compat.BINARY_OPERATORS
+
+
+_files = _Files()
+_functions = _Functions()
+
+
+class Resting:
+    """The trace function of one thread, with the one behind it that it spares the calls of TensorFlow."""
+
+    __slots__ = ("open", "thread", "trace")
+
+    def __init__(self, watch: Any) -> None:
+        self.open = True
+        self.thread = get_ident()
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            rests = _files[frame.f_code.co_filename]
+            if rests is None:
+                rests = _functions[frame.f_locals.get("fn")]
+            if not rests or gettrace() is not trace:  # behind another trace function, it is not ours to switch off
+                return watch(frame, event, arg)
+            frame.f_locals[LEFT] = left = _Left()
+            left.by = self
+            settrace(None)
+            return None
+
+        self.trace = trace
+
+    def wake(self) -> None:
+        """Trace again, unless that is over or somebody else traces this thread by now."""
+        if self.open and gettrace() is None and get_ident() == self.thread:
+            settrace(self.trace)
+
+
+class _Left:
+    """Switches tracing on again when nobody holds it any more."""
+
+    __slots__ = ("by",)
+    by: Resting
+
+    def __del__(self) -> None:
+        self.by.wake()
+
+
+@contextmanager
+def rested() -> Iterator[Any]:
+    """Spare the trace function that has just been installed what it need not see; None where there is none."""
+    watch = gettrace()
+    if watch is None:
+        yield None
+        return
+    resting = Resting(watch)
+    settrace(resting.trace)
+    try:
+        with compat.failures_noticed(resting.wake):
+            yield resting.trace
+    finally:
+        resting.open = False
+        if gettrace() in (resting.trace, None):
+            settrace(watch)

@@ -71,3 +71,23 @@ def test_a_device_is_done_before_planning_could_gain_anything(monkeypatch):
     torch.testing.assert_close(J.value, slow)
     assert J.explain().strategy == "direct"
     assert len(J.explain().steps) == 2  # the rows and their proof
+
+
+def test_a_tall_jacobian_on_a_device_is_begun_from_the_weights_where_that_is_cheaper(monkeypatch):
+    """A push starts three times as many operations as a pull, and that is what a device waits for."""
+    monkeypatch.setattr(planned, "QUICK", 2e-3)
+    torch.manual_seed(0)
+    f = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2100)).double()
+    x = torch.randn(16, dtype=torch.float64, requires_grad=True)
+    y = f(x)
+    J = d(y) / d(x)
+    columns = J.value
+    assert J.explain().steps[0].way == "push"
+    monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
+    monkeypatch.setattr(cost, "rates_on", lambda flow: cost.GPU)
+    monkeypatch.setattr("wrt._run.from_weights.FAR", 1000)
+    for again in (False, True):
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, columns, rtol=1e-12, atol=1e-14)
+        assert J.explain().steps[0].what.startswith("rows, starting as the weights"), again
+        assert J.certificate

@@ -194,7 +194,12 @@ def _fits(ask: Ask, m: int, n: int) -> bool:
 def _by_rows(y: Value, m: int, n: int) -> bool:
     """A device is kept waiting by a push, which starts three times as many operations; small rows cost it nothing."""
     arrays: Any = y.record.backend.arrays
-    return m <= n + 2 or (m * max(m, n) <= FREE and bool(arrays.accelerated(y)))
+    return m <= n + 2 or (few_enough(m, n) and bool(arrays.accelerated(y)))
+
+
+def few_enough(m: int, n: int) -> bool:
+    """Whether a device pulls all rows while the next operation is still being started."""
+    return m * max(m, n) <= FREE
 
 
 def trusted(y: Value) -> bool:

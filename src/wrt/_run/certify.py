@@ -15,6 +15,7 @@ import numpy.typing as npt
 from wrt._core.ask import Ask
 from wrt._core.protocol import Array, Linear, random_signs
 from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Value
 from wrt._run.columns import pull_columns
 
 SEED = 20_011
@@ -22,8 +23,7 @@ SEED = 20_011
 
 def certify(ask: Ask, linear: Linear, answer: Array, report: Report) -> Certificate:
     """Compare a random combination of the answer's rows with one plain pull."""
-    arrays = ask.y.record.backend.arrays
-    probe = arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
+    probe = probe_of(ask)
     expected = pull_columns(ask, linear, seed_of(ask, probe), linear.pull_rungs[-1])  # (1, n)
     report.steps.append(Step("certificate", "pull", linear.pull_rungs[-1], passes_per_row(ask), passes_per_row(ask)))
     return compare(ask, probe, answer, expected)
@@ -35,6 +35,13 @@ def signs(m: int) -> npt.NDArray[np.float64]:
     made = random_signs(1, m, SEED)
     made.setflags(write=False)
     return made
+
+
+def probe_of(ask: Ask, like: Value | None = None) -> Array:
+    """(1, m): the weights of the probe where y lives, or where another Value does; some backends keep them there."""
+    arrays = ask.y.record.backend.arrays
+    keep = getattr(arrays, "weights", arrays.from_numpy)
+    return arrays.reshape(keep(signs(ask.m), ask.y if like is None else like), (1, ask.m))
 
 
 def seed_of(ask: Ask, weights: Array) -> Array:
@@ -61,13 +68,19 @@ def compare(ask: Ask, probe: Array, answer: Array, expected: Array | None) -> Ce
     return verdict(ask, got, got * 0 if expected is None else expected, size)
 
 
-def verdict(ask: Ask, got: Array, expected: Array, size: Array) -> Certificate:
-    """The largest difference, relative to the size of what was summed."""
+def verdict(ask: Ask, got: Array, expected: Array, size: Array, outside: Array | None = None) -> Certificate:
+    """The largest difference, relative to the size of what was summed; `outside` must be exactly zero.
+
+    All numbers that are needed come from the device at once.
+    """
     arrays = ask.y.record.backend.arrays
     expected = arrays.cast_like(expected, got)
     with np.errstate(invalid="ignore"):  # two infinities are looked at below
         off = arrays.abs(got - expected)
-    summed, said, residual = arrays.maxima(size, arrays.abs(expected), off)
+    more = () if outside is None else (arrays.abs(outside),)
+    summed, said, residual, *stray = arrays.maxima(size, arrays.abs(expected), off, *more)
+    if stray and stray[0] != 0:  # a NaN is not zero either
+        return Certificate("probe", math.inf, tolerance(ask), "an entry outside the pattern is not zero")
     scale = max(summed, said)
     if 0.0 < scale < math.inf and residual < math.inf:  # false for a NaN too
         return Certificate("probe", residual / scale, tolerance(ask), finite=summed < math.inf)

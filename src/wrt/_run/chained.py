@@ -98,10 +98,8 @@ def _structure(ask: Ask, sweeps: Sweeps) -> Compressed | None:
     arrays = ask.y.record.backend.arrays
 
     def support(rows: np.ndarray) -> np.ndarray:
-        weights = np.zeros((len(rows), ask.m), dtype=np.float32)
-        weights[np.arange(len(rows)), rows] = 1.0
-        found = sweeps.sweep(arrays.from_numpy(weights, ask.y), "sampled rows of a stretch")
-        return np.zeros((len(rows), ask.n), dtype=bool) if found is None else arrays.numpy(found) != 0
+        found = sweeps.rows(rows, "sampled rows of a stretch")
+        return np.zeros((len(rows), ask.n), dtype=bool) if found is None else arrays.numpy(found != 0)
 
     plan, _ = structured(ask, support, choose(ask, can_push=False))
     return plan

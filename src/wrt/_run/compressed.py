@@ -19,7 +19,7 @@ from wrt._core.report import Certificate
 from wrt._core.value import Value
 from wrt._run.at_once import SMALLEST
 from wrt._run.budget import SMALL, answer_bytes
-from wrt._run.certify import seed_of, signs, verdict
+from wrt._run.certify import probe_of, seed_of, signs, verdict
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.sweeps import FEW, Sweeps
@@ -119,11 +119,16 @@ def _like(pattern: csr_array, values: npt.NDArray[Any]) -> csr_array:
 
 def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:
     """The sum of tables as one flat index, added up where the array will live."""
+    return ask.y.record.backend.arrays.reshape(_summed(ask, tables, like), (-1,))
+
+
+def _summed(ask: Ask, tables: Tables, like: Value) -> Array:
+    """The same in the shape that the tables broadcast to."""
     arrays = ask.y.record.backend.arrays
     found = arrays.index(tables[0], like)
     for table in tables[1:]:
         found = found + arrays.index(table, like)
-    return arrays.reshape(found, (-1,))
+    return found
 
 
 def sweep_compressed(
@@ -147,11 +152,11 @@ def sweep_compressed(
             found, expected = (None, None) if batch is None else (batch[:-1], batch[-1:])
         elif plan.way == "pull":
             found = sweeps.sweep(seeds_of(ask, plan), "rows together")
-            expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
+            expected = sweeps.sweep(probe_of(ask), "certificate", plain=True) if expected is None else expected
         else:
-            expected = sweeps.set_up_push(probe(ask)) if expected is None else expected
+            expected = sweeps.set_up_push(probe_of(ask)) if expected is None else expected
             found = sweeps.sweep(seeds_of(ask, plan), "columns together", "push")
-            expected = sweeps.sweep(probe(ask), "certificate", plain=True) if expected is None else expected
+            expected = sweeps.sweep(probe_of(ask), "certificate", plain=True) if expected is None else expected
     except CannotBatch:
         return None
     if found is None or expected is None:
@@ -200,11 +205,6 @@ def _proven(
     return Passes(ask, plan, right, mended, extras, words)
 
 
-def probe(ask: Ask) -> Array:
-    """(1, m): random weights of the rows."""
-    return ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)
-
-
 def seeds_of(ask: Ask, plan: Compressed) -> Array:
     """(passes, m) for a pull: a one at every row of a pass."""
     if "seeds" in plan.kept:
@@ -218,7 +218,7 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
     else:
         along = np.arange(count).reshape(compression.lines)
         spots = _written_out(ask, (*(table * count for table in compression.colors), along), like)
-    ones = arrays.from_numpy(np.ones(arrays.shape(spots)[0]), like)
+    ones = arrays.zeros(arrays.shape(spots), like) + 1
     seeds = arrays.scatter((plan.compression.passes, count), spots, ones, like)
     if plan.compression.passes * count * arrays.itemsize(like) < KEEP:
         plan.kept["seeds"] = seeds
@@ -232,7 +232,7 @@ def _seeds_and_probe(ask: Ask, plan: Compressed) -> Array:
     batch, marked = plan.kept.get("batch", (None, None))
     if batch is None or mark(batch) != marked:
         plan.kept.pop("seeds", None)
-        batch = seed_of(ask, arrays.concat([seeds_of(ask, plan), probe(ask)], 0))
+        batch = seed_of(ask, arrays.concat([seeds_of(ask, plan), probe_of(ask)], 0))
         if (plan.compression.passes + 1) * ask.y.size * arrays.itemsize(ask.y) < KEEP:
             plan.kept["batch"] = batch, mark(batch)
             plan.kept.pop("seeds", None)
@@ -243,13 +243,14 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
     """The probe's weight of the row behind each slot of the passes, 0 where nobody owns it; broadcasts to the box."""
     if "weights" not in plan.kept:
         arrays, like, compression = ask.y.record.backend.arrays, ask.x.values[0], plan.compression
-        rows = sum(compression.owners) if plan.way == "pull" else compression.along
-        weights = arrays.from_numpy(signs(ask.m)[0][rows], like)
+        rows = _summed(ask, compression.owners if plan.way == "pull" else (compression.along,), like)
+        weights = arrays.gather(arrays.reshape(probe_of(ask, like), (-1,)), arrays.reshape(rows, (-1,)))
+        weights = arrays.reshape(weights, arrays.shape(rows))
         for mask in compression.owned:
             weights = weights * arrays.from_numpy(mask, like)
         plan.kept["weights"] = weights
-        free = compression.free
-        plan.kept["free"] = arrays.index(free, like) if len(free) else None
+        nobody = arrays.zeros(compression.box, like) == weights  # no weight of a probe is zero by itself
+        plan.kept["free"] = arrays.found(nobody) if compression.owned else None
         if plan.way == "push":
             plan.kept["columns"] = _written_out(ask, (*compression.owners, compression.along * 0), like)
     return plan.kept["weights"]
@@ -263,16 +264,13 @@ def _compare(ask: Ask, plan: Compressed, found: Array, expected: Array, toleranc
         return settled
     weighted = _weights(ask, plan) * arrays.reshape(found, compression.box)
     weighted = arrays.reshape(weighted, (compression.passes, compression.width))
-    if plan.kept["free"] is not None:
-        stray = arrays.gather(arrays.reshape(found, (-1,)), plan.kept["free"])
-        if arrays.largest(arrays.abs(stray)) != 0:  # a NaN is not zero either
-            return Certificate("probe", math.inf, tolerance, "an entry outside the pattern is not zero")
+    free = plan.kept["free"]
+    stray = None if free is None else arrays.gather(arrays.reshape(found, (-1,)), free)
     got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
     expected = arrays.reshape(expected, arrays.shape(got))
-    held = verdict(ask, got, expected, size)
-    if held.tolerance == math.inf:
-        return Certificate("probe", math.inf, tolerance, "no finite entry to compare")
-    return Certificate("probe", held.residual, tolerance, finite=held.finite)
+    held = verdict(ask, got, expected, size, stray)
+    residual = math.inf if held.words else held.residual
+    return Certificate("probe", residual, tolerance, held.words, finite=held.finite)
 
 
 def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array, tolerance: float) -> Certificate | None:

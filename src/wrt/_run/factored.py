@@ -15,7 +15,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
 from wrt._planner.foresee import FEWEST
 from wrt._run.at_once import columns_beside
-from wrt._run.certify import seed_of, signs, tolerance, verdict
+from wrt._run.certify import probe_of, seed_of, tolerance, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
 
@@ -39,7 +39,7 @@ class Factors:
     @property
     def finite(self) -> bool:
         arrays = self.ask.y.record.backend.arrays
-        return arrays.all_finite(self.last) and arrays.all_finite(self.first)
+        return self.certificate.finite or (arrays.all_finite(self.last) and arrays.all_finite(self.first))
 
     def diagonal(self) -> Array:
         """dy_i/dx_i, flat; the product is never formed."""
@@ -84,18 +84,18 @@ def _pulled(ask: Ask, linear: Linear, report: Report) -> Array | None:
     """u @ J by one plain pull, (1, n)."""
     rung = linear.pull_rungs[-1]
     report.steps.append(Step("certificate", "pull", rung, 1, 1))
-    return pull_columns(ask, linear, seed_of(ask, ask.y.record.backend.arrays.from_numpy(signs(ask.m), ask.y)), rung)
+    return pull_columns(ask, linear, seed_of(ask, probe_of(ask)), rung)
 
 
 def _certificate(ask: Ask, last: Array, first: Array, expected: Array | None) -> Certificate:
     """u @ J2 @ J1 next to what the engine's own pull says of u @ J."""
     arrays = ask.y.record.backend.arrays
-    probe = arrays.cast_like(arrays.from_numpy(signs(ask.m), ask.y), last)  # (1, m)
+    probe = arrays.cast_like(probe_of(ask), last)  # (1, m)
     got = arrays.matmul(arrays.matmul(probe, last), first)
     if expected is not None:
         said, residual = arrays.maxima(arrays.abs(expected), arrays.abs(got - expected))
         allowed = tolerance(ask)
         if said and residual <= allowed * said < math.inf:  # next to the size of the sums it is smaller still
-            return Certificate("probe", residual / said, allowed)
+            return Certificate("probe", residual / said, allowed, finite=True)  # nothing else leaves a finite difference
     size = arrays.matmul(arrays.matmul(arrays.abs(probe), arrays.abs(last)), arrays.abs(first))
     return verdict(ask, got, got * 0 if expected is None else expected, size)

@@ -47,7 +47,7 @@ def sweep_from_weights(ask: Ask, linear: Linear, flow: Flow, report: Report, *, 
 
 def pays(flow: Flow, m: int, n: int) -> bool:
     """Whether rows from the weights cost less than columns."""
-    if m > FAR * n or flow.weights() is None:
+    if (m > FAR * n and not flow.accelerated) or flow.weights() is None:
         return False
     passed = flow.between(frozenset({0}), frozenset(flow.xs))
     inner = [tensor for tensor in passed if tensor and flow.products[tensor] < flow.products[0] + flow.products[1]]

@@ -24,8 +24,9 @@ from wrt._planner.strategies.colored import colored
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.structured import structured
 from wrt._run.at_once import all_rows
+from wrt._run.certify import probe_of
 from wrt._run.chained import plan_chain, sweep_chain
-from wrt._run.compressed import Passes, probe, sweep_compressed
+from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.cone import may_be_local, sweep_cone
 from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors, sweep_factors
@@ -234,17 +235,12 @@ class Planned:
         """Where some rows are nonzero; a NaN counts. Where batches are trusted, the probe travels with them."""
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
         joined = trusted(ask)
-        weights = np.zeros((len(rows), ask.m), dtype=np.float32)
-        weights[np.arange(len(rows)), rows] = 1.0
-        seeds = arrays.from_numpy(weights, ask.y)
-        if joined:
-            seeds = arrays.concat([seeds, probe(ask)], 0)
-        found = self.sweeps.sweep(seeds, "sampled rows" + ", and the probe" * joined)
+        found = self.sweeps.rows(rows, "sampled rows" + ", and the probe" * joined, *([probe_of(ask)] if joined else []))
         if found is None:
             return np.zeros((len(rows), ask.n), dtype=bool)
         if joined:
             found, self.expected = found[:-1], found[-1:]
-        result: npt.NDArray[np.bool_] = arrays.numpy(found) != 0
+        result: npt.NDArray[np.bool_] = arrays.numpy(found != 0)
         return result
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from wrt._core.ask import Ask
+from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.protocol import Array, CannotBatch, Linear
 from wrt._core.report import Report, Step
@@ -55,6 +58,14 @@ class Sweeps:
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")
+
+    def rows(self, rows: Positions, what: str, *more: Array) -> Array | None:
+        """Some rows of the question, (k, n), and after them what other weights (1, m) give."""
+        arrays, ask = self.ask.y.record.backend.arrays, self.ask
+        spots = arrays.index(np.arange(len(rows)) * ask.m + rows, ask.y)
+        ones = arrays.zeros((len(rows),), ask.y) + 1
+        seeds = arrays.scatter((len(rows), ask.m), spots, ones, ask.y)
+        return self.sweep(arrays.concat([seeds, *more], 0), what)
 
     def set_up_push(self, weights: Array) -> Array | None:
         """Prepare to push by a pull of these weights, kept differentiable: (1, n); None where the engine needs no such.

@@ -9,7 +9,7 @@ from wrt._core.ask import Ask
 from wrt._core.pattern import Way
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
-from wrt._run.certify import passes_per_row, seed_of, signs, verdict
+from wrt._run.certify import passes_per_row, probe_of, seed_of, verdict
 from wrt._run.columns import asked, pull_columns
 
 IN_THE_BATCH = "as one more row of a batch of proven operations"
@@ -23,7 +23,7 @@ class Tally:
         self.ask = ask
         self.way = way
         self.arrays = ask.y.record.backend.arrays
-        self.probe = self.arrays.from_numpy(signs(ask.m), ask.y)  # (1, m)
+        self.probe = probe_of(ask)  # (1, m)
         self.expected: Array | None = None
         self.by = IN_THE_BATCH
         self.got: list[Array] = []

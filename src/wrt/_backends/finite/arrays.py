@@ -70,6 +70,9 @@ class NumpyArrays:
     def index(self, positions: Positions, like: Value) -> Array:
         return positions
 
+    def found(self, mask: Array) -> Array:
+        return np.flatnonzero(mask)
+
     def gather(self, array: Array, index: Array) -> Array:
         return np.take(array, index)
 

@@ -127,6 +127,9 @@ class JaxArrays:
     def index(self, positions: Positions, like: Value) -> Array:
         return jnp.asarray(np.asarray(positions))
 
+    def found(self, mask: Array) -> Array:
+        return jnp.flatnonzero(mask)
+
     def gather(self, array: Array, index: Array) -> Array:
         return jnp.take(array, index, mode="clip")
 

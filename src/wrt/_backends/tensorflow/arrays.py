@@ -119,6 +119,10 @@ class TensorFlowArrays:
         return tf.constant(np.array(positions), tf.int64)
 
     @unseen
+    def found(self, mask: Tensor) -> Tensor:
+        return tf.where(tf.reshape(mask, (-1,)))[:, 0]
+
+    @unseen
     def gather(self, array: Tensor, index: Tensor) -> Tensor:
         return tf.gather(array, index)
 

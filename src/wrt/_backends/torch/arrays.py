@@ -73,10 +73,18 @@ def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
         seeds = torch.zeros(size + (last is not None), size, dtype=value.dtype, device=device)
         seeds.diagonal().fill_(1)
         if last is not None:
-            seeds[size] = torch.from_numpy(np.array(last)).reshape(-1)
+            seeds[size] = sent(last, device).reshape(-1)
         return seeds.view(-1, *value.shape)
 
     return _kept((value.shape, last is not None, value.dtype, device), make)
+
+
+def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """A NumPy array on a device. The host does not wait for it: memory that is pinned can be left to the device to read."""
+    there = torch.from_numpy(np.array(array))
+    if device.type != "cuda":
+        return there.to(device)
+    return there.pin_memory().to(device, non_blocking=True)
 
 
 def _wide(block: Tensor) -> torch.dtype:
@@ -175,10 +183,10 @@ class TorchArrays:
 
     @staticmethod
     def _index(positions: Positions, value: Value) -> Tensor:
-        return torch.from_numpy(np.array(positions)).to(value.key.device)
+        return sent(positions, value.key.device)
 
     def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Tensor:
-        return torch.from_numpy(np.array(array)).to(device=like.key.device, dtype=like.dtype)
+        return sent(array, like.key.device).to(like.dtype)
 
     def native(self, given: Any, like: Value) -> Tensor:
         made = given.detach() if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
@@ -217,13 +225,16 @@ class TorchArrays:
     def take(self, array: Tensor, positions: Positions, axis: int) -> Tensor:
         if len(positions) == 1:
             return array.narrow(axis, int(positions[0]), 1)
-        return array.index_select(axis, torch.from_numpy(np.array(positions)).to(array.device))
+        return array.index_select(axis, sent(positions, array.device))
 
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays), axis)
 
     def index(self, positions: Positions, like: Value) -> Tensor:
-        return torch.from_numpy(np.array(positions, dtype=np.int64)).to(like.key.device)
+        return sent(np.asarray(positions, dtype=np.int64), like.key.device)
+
+    def found(self, mask: Tensor) -> Tensor:
+        return mask.reshape(-1).nonzero()[:, 0]
 
     def gather(self, array: Tensor, index: Tensor) -> Tensor:
         return array.index_select(0, index)
@@ -279,7 +290,7 @@ class TorchArrays:
         return finite or bool(torch.isfinite(array).all())
 
     def place(self, target: Tensor, at: tuple[Any, ...], source: Tensor) -> Tensor:
-        index = tuple(torch.from_numpy(np.array(i)).to(target.device) if isinstance(i, np.ndarray) else i for i in at)
+        index = tuple(sent(i, target.device) if isinstance(i, np.ndarray) else i for i in at)
         target[index] = source
         return target
 

@@ -1,0 +1,67 @@
+"""On a GPU the host tells the device what to do and does not wait for it: how often it does is counted here."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch._rows import row_loop
+from wrt import d
+from wrt._planner import warm
+from wrt._run import planned
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+def burgers(u: torch.Tensor) -> torch.Tensor:
+    inner = 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) - u[1:-1] * (u[2:] - u[:-2])
+    return torch.cat([u[:1], inner, u[-1:]])
+
+
+def samples(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x @ torch.linspace(-1, 1, 64, dtype=x.dtype, device="cuda").reshape(8, 8)) * x
+
+
+def waist() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(300, 40), nn.Tanh(), nn.Linear(40, 8), nn.Tanh(), nn.Linear(8, 300)).cuda().double()
+
+
+def smooth(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x * x.sum())
+
+
+def waits(run) -> int:
+    """How often the host waits for the device while it runs."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        run()
+    return sum(event.name in ("cudaStreamSynchronize", "cudaEventSynchronize") for event in profile.events())
+
+
+CASES = {
+    # the last look at the certificate; cold, samples are looked at before that, and slots that nobody owns are listed
+    "direct": (lambda: smooth, (100,), "direct", 1, 1),
+    "stencil": (lambda: burgers, (800,), "structured", 3, 1),
+    "samples": (lambda: samples, (40, 8), "structured", 2, 1),
+    "waist": (waist, (300,), "cut", 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_host_waits_for_verdicts_alone(name, monkeypatch):
+    make, shape, strategy, cold, again = CASES[name]
+    if strategy != "direct":
+        monkeypatch.setattr(planned, "QUICK", 0.0)
+    f = make()
+    x = torch.randn(shape, dtype=torch.float64, device="cuda", generator=torch.Generator("cuda").manual_seed(0)).requires_grad_()
+    y = f(x)
+    (d(y) / d(x)).value  # what is loaded and kept for all questions
+    warm.forget()
+    first, second = d(y) / d(x), d(y) / d(x)
+    assert waits(lambda: first.value) <= cold
+    assert waits(lambda: second.value) <= again
+    assert first.explain().strategy == second.explain().strategy == strategy
+    expected = row_loop(y, x)
+    for J in (first, second):
+        torch.testing.assert_close(J.value.reshape(expected.shape), expected)
+        assert J.certificate

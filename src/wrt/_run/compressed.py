@@ -64,8 +64,7 @@ class Passes:
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
         order, whole = self._compressed_rows()
-        values = self.ask.y.record.backend.arrays.numpy(self.array).reshape(-1).take(order)
-        found = _filled(self.plan, whole, values)
+        found = _filled(self.plan, order, whole, self.ask.y.record.backend.arrays.numpy(self.array).reshape(-1))
         return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:
@@ -97,17 +96,18 @@ class Passes:
         return order, whole
 
 
-def _filled(plan: Compressed, whole: csr_array, values: npt.NDArray[Any]) -> csr_array:
+def _filled(plan: Compressed, order: Positions, whole: csr_array, flat: npt.NDArray[Any]) -> csr_array:
     """These entries of the pattern, without those that are zero; which ones are is often the same as last time."""
-    alive = values != 0
-    if alive.all():
-        return _like(whole, values)
-    known, thinner = plan.kept.get("alive", (None, None))
-    if known is None or not np.array_equal(known, alive):
-        thinner = _like(whole, alive.copy())
-        thinner.eliminate_zeros()
-        plan.kept["alive"] = alive, thinner
-    return _like(thinner, values[alive])
+    alive, dead, pattern = plan.kept.get("alive", (order, order[:0], whole))
+    values = flat.take(alive)
+    if values.all() and not flat.take(dead).any():
+        return _like(pattern, values)
+    values = flat.take(order)
+    there = values != 0
+    thinner = _like(whole, there.copy())
+    thinner.eliminate_zeros()
+    plan.kept["alive"] = order[there], order[~there], thinner
+    return _like(thinner, values[there])
 
 
 def _like(pattern: csr_array, values: npt.NDArray[Any]) -> csr_array:
@@ -167,7 +167,8 @@ def sweep_compressed(
     passes = _proven(ask, plan, found, expected, sweeps, held)
     if joined:
         passes.certificate = replace(passes.certificate, probe=IN_THE_BATCH)
-    _slim(ask, plan)
+    if not warm:
+        _slim(ask, plan)
     return passes
 
 

@@ -44,17 +44,18 @@ class Sweeps:
         rungs = self.linear.pull_rungs if way == "pull" else self.linear.push_rungs
         if plain or count <= FEW:
             rungs = rungs[-1:]
+        size = self._size(count)
         for rung in rungs:
             if rung in self.refused:
                 continue
             started = time.perf_counter()
             try:
-                found = self._in_chunks(weights, count, rung, way, laid)
+                found = self._in_chunks(weights, size, rung, way, laid)
             except CannotBatch as refusal:
                 self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
-            calls = count if rung is rungs[-1] else -(-count // self._size(count))
+            calls = count if rung is rungs[-1] else -(-count // size)
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")
@@ -77,8 +78,8 @@ class Sweeps:
             return None
         return asked(self.ask, start(seed_of(self.ask, weights)), 1)
 
-    def _in_chunks(self, weights: Array, count: int, rung: str, way: Way, laid: bool) -> Array | None:
-        size = self._size(count)
+    def _in_chunks(self, weights: Array, size: int, rung: str, way: Way, laid: bool) -> Array | None:
+        count = self.ask.y.record.backend.arrays.shape(weights)[0]
         if count <= size:
             return self._once(weights, rung, way, laid)
         blocks = [self._once(weights[start : start + size], rung, way, laid) for start in range(0, count, size)]

@@ -82,7 +82,8 @@ class TensorFlowBackend:
                 if recording.is_tensor(leaf):
                     recorder.meet(recording.known_as(leaf), watch=True)
             recording.inputs, recording.keywords = _values(recording, list(args)), _values(recording, kwargs)
-            output = f(*args, **kwargs)
+            with recorder.watching():
+                output = f(*args, **kwargs)
             for leaf in [output] if _plain(output) else tf.nest.flatten(output):
                 if recording.is_tensor(leaf):
                     recorder.meet(recording.known_as(leaf))  # a constant that no operation made
@@ -92,7 +93,8 @@ class TensorFlowBackend:
     @contextmanager
     def record(self, **options: Any) -> Iterator[TensorFlowRecording]:
         """The same around a block of the user's code; tensors that have names are kept: `values` is always so."""
-        with self._recorder().listening() as recording:
+        recorder = self._recorder()
+        with recorder.listening() as recording, recorder.watching():
             yield recording
 
     def tap(self, name: str, tensor: Any, frame: FrameType | None) -> None:

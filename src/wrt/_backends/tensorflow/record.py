@@ -62,7 +62,7 @@ class Recorder:
 
     @contextmanager
     def listening(self) -> Iterator[TensorFlowRecording]:
-        """Record what runs inside, in this thread."""
+        """Record what runs inside, in this thread; names only where they are watched."""
         recording = self.recording
         with ExitStack() as stack:
             stack.enter_context(compat.EAGERLY.held())
@@ -75,13 +75,20 @@ class Recorder:
             compat.add_callback(self._ran)
             stack.callback(compat.remove_callback, self._ran)
             self._watch_what_is_at_hand(user_frame(sys._getframe(1)))
-            watched_before = sys.gettrace()
-            stack.enter_context(Watcher(recording.is_tensor, _nobody, self._note))
-            if watched_before is None:
-                self.tracer = stack.enter_context(rested())
             OPEN.recorders.append(self)
             stack.callback(OPEN.recorders.remove, self)
             yield recording
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Learn what the user's variables mean: around his code and as little of ours as can be, for it takes time."""
+        before = sys.gettrace()
+        with Watcher(self.recording.is_tensor, _nobody, self._note):
+            if before is not None:
+                yield
+                return
+            with rested() as self.tracer:
+                yield
 
     def _count(self) -> int:
         return self.recording.log.count

@@ -261,10 +261,10 @@ def follow_retain_grad() -> None:
 
     retain_grad.__doc__ = original.__doc__
     retain_grad._wrt_follows = True  # type: ignore[attr-defined]
-    torch.Tensor.retain_grad = retain_grad
-    for candidate in gc.get_objects():  # those from before wrt was first used
+    for candidate in gc.get_objects():  # those from before wrt was first used; if Ctrl-C falls here, it begins anew
         if issubclass(type(candidate), torch.Tensor) and candidate.retains_grad:
             _remember(candidate)
+    torch.Tensor.retain_grad = retain_grad
 
 
 def on_hook(note: Callable[[Any, torch.Tensor | None], None]) -> bool:

@@ -58,6 +58,7 @@ EXAMPLES = {
     "UpsampleNearest2DBackward0": lambda x: F.interpolate(x[None, None], scale_factor=2),
     "SqueezeBackward0": lambda x: x[:1].squeeze(), "SqueezeBackward4": lambda x: x[0] @ A @ A.T,
     "DiagonalBackward0": lambda x: x.diagonal(),
+    "ReshapeAliasBackward0": lambda x: x.chunk(2, dim=1)[1].reshape(5, 2, 1) * x[:, :2, None],
     "BaddbmmBackward0": lambda x: torch.baddbmm(B @ B.mT, B[:, :, :4], x[None, :4, :3].expand(2, 4, 3)),
     "LinalgInvExBackward0": lambda x: torch.linalg.inv(x + 4 * torch.eye(4, dtype=x.dtype)),
     "AddmvBackward0": lambda x: torch.addmv(x[0], x[:4], x[1]), "UnsafeSplitBackward0": lambda x: x.unsafe_split(2)[0],

@@ -56,9 +56,10 @@ class AtOnce:
         report = Report(plan.strategy, plan.because, notes=list(ask.x.notes))
         if self.from_weights:
             report.because = from_weights_because(ask)
+            proof = "certificate, one more row of the batch" if self.joined else "certificate"
             report.steps = [
                 Step(FROM_WEIGHTS, "pull", "vmap", ask.m, 1, self.seconds),
-                Step("certificate, one more row of the batch", "pull", "vmap", 1, 1),
+                Step(proof, "pull", "vmap" if self.joined else "one by one", 1, 1),
             ]
         elif self.way == "pull":
             report.steps = [
@@ -114,12 +115,21 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
         return None
     if found is None:
         return None
-    array, residual, size, way = found
-    bound = SMALLEST * size / math.sqrt(n)
-    if not residual <= tolerance(ask) * bound < math.inf:  # false for a NaN too
+    bound = SMALLEST * found.size / math.sqrt(n)
+    if not found.residual <= tolerance(ask) * bound < math.inf:  # false for a NaN too
         return None
-    relative, seconds = residual / bound if residual else 0.0, time.perf_counter() - started
-    return AtOnce(ask, way, array, relative, seconds, from_weights=from_weights, joined=batches != "unknown")
+    relative, seconds = found.residual / bound if found.residual else 0.0, time.perf_counter() - started
+    return AtOnce(ask, found.way, found.array, relative, seconds, from_weights=from_weights, joined=found.joined)
+
+
+class Found(NamedTuple):
+    """A block, how far a probe of it is off, the size of its entries; `joined`: the probe was one more row of the batch."""
+
+    array: Array
+    residual: float
+    size: float
+    way: Way
+    joined: bool
 
 
 class Rows(NamedTuple):
@@ -187,14 +197,24 @@ def _ordinary(ask: Ask) -> bool:
 
 
 def _fits(ask: Ask, m: int, n: int) -> bool:
-    """Whether the shorter side goes in one call; a larger question is swept in chunks."""
-    return min(m, n) + 1 <= chunk_size(ask) + 1 and m * n <= 2**24
+    """Whether the shorter side goes in one call; a larger question is swept in chunks.
+
+    A device is not asked for its free memory: that takes as long as ten operations, and where there is none the call is
+    refused, and chunks are next.
+    """
+    return m * n <= 2**24 and (ask.accelerated or min(m, n) <= chunk_size(ask))
 
 
 def _by_rows(y: Value, m: int, n: int) -> bool:
-    """A device is kept waiting by a push, which starts three times as many operations; small rows cost it nothing."""
+    """A device is kept waiting by a push, which starts three times as many operations; small rows cost it nothing.
+
+    Elements picked by an index are another matter there: pulled back, they are sorted before they are summed.
+    """
     arrays: Any = y.record.backend.arrays
-    return m <= n + 2 or (few_enough(m, n) and bool(arrays.accelerated(y)))
+    if not arrays.accelerated(y):
+        return m <= n + 2
+    record: Any = y.record
+    return (m <= n + 2 or few_enough(m, n)) and not (n <= m and record.sorts(y))
 
 
 def few_enough(m: int, n: int) -> bool:
@@ -213,26 +233,29 @@ def _engine(y: Value, x: Value) -> tuple[Any, Any]:
     return y.record.backend.arrays, y.record.linear(y, (x,))
 
 
-def _rows(y: Value, x: Value, m: int, batches: Batches) -> tuple[Array, float, float, Way] | None:
+def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
     """Every row and the probe in one batch: (m + 1, n)."""
     arrays, linear = _engine(y, x)
     block = _in_chunks(y, linear, arrays.identity(y, signs(m)), batches == "trusted")
     if block is None:
         return None
     residual, size = arrays.probed(arrays.weights(signs(m), y), block)
-    return block[:m], residual, size, "pull"
+    return Found(block[:m], residual, size, "pull", True)
 
 
-def _rows_and_a_pull(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
+def _rows_and_a_pull(y: Value, x: Value, m: int) -> Found | None:
     """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
     arrays, linear = _engine(y, x)
     block = _in_chunks(y, linear, arrays.identity(y), False)
-    if block is None:
-        return None
+    return None if block is None else _beside_a_pull(y, linear, block, m)
+
+
+def _beside_a_pull(y: Value, linear: Any, block: Array, m: int) -> Found:
+    arrays: Any = y.record.backend.arrays
     probe = arrays.weights(signs(m), y)
     (expected,) = linear.pull(probe.view(1, *y.shape), linear.pull_rungs[-1])
     residual, size = arrays.agreement(probe, arrays.transpose(block), expected.reshape(-1))
-    return block, residual, size, "pull"
+    return Found(block, residual, size, "pull", False)
 
 
 def _in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
@@ -248,24 +271,31 @@ def _in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | No
     return None if blocks[0] is None else y.record.backend.arrays.concat(blocks, 0)
 
 
-def _rows_from_weights(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
-    """The rows of the last layer's matrix, and the probe as the engine pulls it through that layer: (m + 1, n)."""
+def _rows_from_weights(y: Value, x: Value, m: int) -> Found | None:
+    """The rows of the last layer's matrix, and the probe as the engine pulls it through that layer: (m + 1, n).
+
+    On a device the probe goes all the way alone: the host is at it while the device is busy with the rows.
+    """
     record: Any = y.record
     started = record.weights(y, (x,))
     if started is None:
         return None
     value, rows = started  # (m, *value.shape)
     arrays, last = _engine(y, value)
+    inner = record.linear(value, (x,))
+    if arrays.accelerated(y):
+        block = inner.pull_at_once(rows, True)
+        return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m)
     probe = arrays.weights(signs(m), y)
     (pulled,) = last.pull(probe.view(1, *y.shape), last.pull_rungs[-1])
-    block = record.linear(value, (x,)).pull_at_once(arrays.concat([rows, pulled], 0), True)
+    block = inner.pull_at_once(arrays.concat([rows, pulled], 0), True)
     if block is None:
         return None
-    residual, size = arrays.probed(arrays.weights(signs(m), y), block)
-    return block[:m], residual, size, "pull"
+    residual, size = arrays.probed(probe, block)
+    return Found(block[:m], residual, size, "pull", True)
 
 
-def _columns(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | None:
+def _columns(y: Value, x: Value, m: int) -> Found | None:
     """Every column in one batch, (n, m), next to the pull that set it up."""
     arrays, linear = _engine(y, x)
     probe = arrays.weights(signs(m), y)
@@ -274,4 +304,4 @@ def _columns(y: Value, x: Value, m: int) -> tuple[Array, float, float, Way] | No
         return None
     block, (expected,) = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
-    return arrays.transpose(block), residual, size, "push"
+    return Found(arrays.transpose(block), residual, size, "push", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,8 +47,10 @@ def unit(value: Value, position: int) -> Tensor:
 
 
 _SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
-KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together
+KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together,
+SHARE = 2048  # or that part of a GPU's memory
 FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
+MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
 AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch
 
 
@@ -58,8 +61,9 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
         return found[0]
     with torch.inference_mode(False):  # what is kept must not remember in which mode it was made
         made = make()
-    if made.nbytes <= KEPT // 4:
-        if sum(seeds.nbytes for seeds, _ in _SEEDS.values()) > KEPT - made.nbytes:
+    most = torch.cuda.get_device_properties(made.device).total_memory // SHARE if made.is_cuda else KEPT
+    if made.nbytes <= most // 4:
+        if sum(seeds.nbytes for seeds, _ in _SEEDS.values() if seeds.device == made.device) > most - made.nbytes:
             _SEEDS.clear()
         _SEEDS[key] = made, made._version
     return made
@@ -90,6 +94,12 @@ def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
 def _wide(block: Tensor) -> torch.dtype:
     """Numbers in which the squares of these can be summed."""
     return torch.float64 if block.dtype == torch.float64 else torch.float32
+
+
+def _fetched(block: Tensor, difference: Tensor) -> tuple[float, float]:
+    """The sizes of a difference and of a block, in one transfer."""
+    size, residual = torch.stack([torch.linalg.vector_norm(one, dtype=_wide(block)) for one in (block, difference)]).tolist()
+    return residual, size
 
 
 def _largest_and_size(norms: list[float]) -> tuple[float, float]:
@@ -156,6 +166,8 @@ class TorchArrays:
             difference -= weights.numpy() @ numbers
             return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
         last.addmv_(before.t(), weights, alpha=-1)
+        if count > MANY_ROWS:
+            return _fetched(before, last)
         return _largest_and_size(torch.linalg.vector_norm(block, dim=1, dtype=_wide(block)).tolist())
 
     def agreement(self, weights: Tensor, block: Tensor, expected: Tensor) -> tuple[float, float]:
@@ -165,8 +177,7 @@ class TorchArrays:
             difference = numbers @ weights.numpy() - expected.numpy()
             return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
         difference = expected.addmv(block, weights, alpha=-1)
-        norms = [torch.linalg.vector_norm(one, dtype=_wide(block)) for one in (block, difference)]
-        return _largest_and_size(torch.stack(norms).tolist())
+        return _fetched(block, difference)
 
     def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         count = weights.shape[0]
@@ -276,8 +287,12 @@ class TorchArrays:
             return [self.largest(array) for array in arrays]
         if all(array.is_cpu and array.dtype in NUMPY and array.numel() <= AT_HAND for array in arrays):
             return [float(array.numpy().max()) for array in arrays]
-        found: list[float] = torch.stack([array.max().double() for array in arrays]).tolist()
-        return found
+        if not arrays[0].is_cuda:
+            return torch.stack([array.max().double() for array in arrays]).tolist()
+        # three operations for all that are alike, instead of two for each
+        alike = [*takewhile(lambda array: array.shape == arrays[0].shape and array.dtype == arrays[0].dtype, arrays)]
+        others = [array.max().double().reshape(1) for array in arrays[len(alike) :]]
+        return torch.cat([torch.stack(alike).flatten(1).amax(1).double(), *others]).tolist()
 
     def all_finite(self, array: Tensor) -> bool:
         # one reduction; a finite array whose sum overflows is looked at again, element by element

@@ -21,6 +21,7 @@ LOOKED_AT = 24
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
 SQUEEZE = "SqueezeBackward"
 HEAVY = frozenset({"ConvolutionBackward0", "BmmBackward0", "BaddbmmBackward0"})
+PICKED = "IndexBackward0"
 IN_CACHE = 5 * 2**19  # bytes of the widest tensor of a batch: measured best from 2 to 3 MB
 SPARED = 2**20  # bytes of the widest tensor in the fewest rows: below this all rows go together
 FEWEST_ROWS, MOST_ROWS = 32, 2**30

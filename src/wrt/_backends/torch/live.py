@@ -143,6 +143,10 @@ class LiveRecord:
         """Whether no heavy operation is near y."""
         return not cuts.HEAVY.intersection(self.signature(y))
 
+    def sorts(self, y: Value) -> bool:
+        """Whether elements near y were picked by an index: on a GPU, pulling these back sorts them first."""
+        return cuts.PICKED in self.signature(y)
+
     def ends_in_a_product(self, y: Value) -> bool:
         """Whether y is a matrix product, whose matrix may be where its rows begin."""
         return cuts.ends_in_a_product(self.signature(y))

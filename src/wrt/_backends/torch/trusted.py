@@ -24,7 +24,8 @@ TRUSTED = frozenset(
     Log1PBackward0 LogBackward0 LogSoftmaxBackward0 LogsumexpBackward0 MaskedFillBackward0 MaxBackward0
     MaxPool2DWithIndicesBackward0 MaximumBackward0 MeanBackward0 MeanBackward1 MinimumBackward0 MmBackward0
     MulBackward0 MvBackward0 NativeLayerNormBackward0 NegBackward0 PermuteBackward0 PowBackward0 PowBackward1
-    ReciprocalBackward0 ReluBackward0 RepeatBackward0 RollBackward0 RsqrtBackward0 RsubBackward1 SelectBackward0
+    ReciprocalBackward0 ReluBackward0 RepeatBackward0 ReshapeAliasBackward0 RollBackward0 RsqrtBackward0
+    RsubBackward1 SelectBackward0
     SigmoidBackward0 SiluBackward0 SinBackward0 SinhBackward0 SliceBackward0 SoftmaxBackward0 SoftplusBackward0
     SplitBackward0 SqrtBackward0 SqueezeBackward0 SqueezeBackward1 SqueezeBackward4 StackBackward0 StdBackward0
     SubBackward0 SumBackward0 SumBackward1 TBackward0 TanBackward0 TanhBackward0 ToCopyBackward0 TransposeBackward0

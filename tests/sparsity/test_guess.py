@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from wrt._core.pattern import compress
 from wrt._sparsity.guess import compression, guess
+from wrt._sparsity.lattice import Lattice
 from wrt._sparsity.samples import Samples, spread_rows
 from wrt._sparsity.splits import splits
 
@@ -66,6 +67,15 @@ def test_a_guess_that_holds_all_entries_tells_every_row_apart(shape, offsets, wr
     assert compressed is not None, "two rows of one pass share a column"
     rows, columns = found.entries()
     assert compressed.entries == len(set(zip(rows.tolist(), columns.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_five_point_stencil_is_told_entry_by_entry(wrap):
+    pattern = stencil((12, 13), [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], wrap)
+    found = guessed(pattern, (12, 13), (12, 13))
+    assert isinstance(found, Lattice)
+    rows, columns = found.entries()
+    assert sorted(zip(rows.tolist(), columns.tolist(), strict=True)) == [tuple(pair) for pair in np.argwhere(pattern).tolist()]
 
 
 def test_two_rows_of_one_color_that_share_a_column_are_refused():

@@ -78,19 +78,27 @@ def _owners(
     link: Link, repeat: int, of_y: int, of_x: int, way: Way
 ) -> tuple[Positions, npt.NDArray[np.bool_]] | None:
     """(line, whether it has an entry there) by (color, index of the other axis); None where two lines would meet."""
-    rows = np.arange(of_y)
-    columns = link.base(rows)[:, None] + np.asarray(link.offsets)  # (of_y, window)
-    rows = np.broadcast_to(rows[:, None], columns.shape)
-    if link.wrap:
-        columns = columns % of_x
-    elif columns[0, 0] < 0 or columns[-1, -1] >= of_x:  # offsets and bases only grow
-        inside = (columns >= 0) & (columns < of_x)
-        rows, columns = rows[inside], columns[inside]
-    lines, other, across = (rows, columns, of_x) if way == "pull" else (columns, rows, of_y)
-    spots = (lines % repeat) * across + other
+    across = of_x if way == "pull" else of_y
     owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
     held = np.zeros(repeat * across, dtype=bool)
-    owner[spots] = lines
-    held[spots] = True
-    met = np.any(owner[spots] != lines)
-    return None if met else (owner.reshape(repeat, across), held.reshape(repeat, across))
+    spots_of = [_spots(link, offset, repeat, of_y, of_x, way) for offset in link.offsets]
+    for spots, lines in spots_of:
+        owner[spots] = lines
+        held[spots] = True
+    twice = np.count_nonzero(held) < sum(len(spots) for spots, _ in spots_of)  # by one line, perhaps
+    if twice and any(np.any(owner[spots] != lines) for spots, lines in spots_of):
+        return None
+    return owner.reshape(repeat, across), held.reshape(repeat, across)
+
+
+def _spots(link: Link, offset: int, repeat: int, of_y: int, of_x: int, way: Way) -> tuple[Positions, Positions]:
+    """Where the entries at one offset of the window stand, flat, and the line of each."""
+    rows = np.arange(of_y)
+    columns = link.base(rows) + offset
+    if link.wrap:
+        columns = columns % of_x
+    else:  # bases only grow: what is inside is one stretch
+        first, last = np.searchsorted(columns, (0, of_x))
+        rows, columns = rows[first:last], columns[first:last]
+    lines, other, across = (rows, columns, of_x) if way == "pull" else (columns, rows, of_y)
+    return (lines % repeat) * across + other, lines

@@ -14,7 +14,7 @@ from math import gcd, prod
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.index import Positions
+from wrt._core.index import Positions, row_major
 from wrt._core.pattern import Way
 from wrt._sparsity.samples import Samples
 from wrt._sparsity.structure import Structure
@@ -60,29 +60,53 @@ class Lattice:
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""
-        y, x = self.structure.y, self.structure.x
-        links = {link.x: link for link in self.structure.links}
-        place = np.unravel_index(np.arange(prod(y)), y)
-        member = self._class_of(place)
-        rows_found, columns_found = [], []
+        shape = [self.structure.y[axis] for axis in self.classes]
+        rows: list[Positions] = []
+        columns: list[Positions] = []
         for k, offsets in enumerate(self.offsets):
-            rows = np.flatnonzero(member == k)
-            columns = np.zeros((len(rows), len(offsets)), dtype=np.int64)
-            valid = np.ones(columns.shape, dtype=bool)
-            for axis, length in enumerate(x):
-                spot = np.broadcast_to(offsets[None, :, axis], columns.shape)
-                if axis in links:
-                    spot = spot + place[links[axis].y][rows, None]
-                    spot = spot % length if links[axis].wrap else spot
-                valid &= (spot >= 0) & (spot < length)
-                columns = columns * length + spot
-            rows_found.append(np.broadcast_to(rows[:, None], valid.shape)[valid])
-            columns_found.append(columns[valid])
-        return np.concatenate(rows_found), np.concatenate(columns_found)
+            chosen = dict(zip(self.classes, map(int, np.unravel_index(k, shape)), strict=True))
+            for offset in offsets.tolist():
+                tables = self._tables(chosen, offset)
+                rows.append(_sums([there for there, _ in tables]))
+                columns.append(_sums([spots for _, spots in tables]))
+        return np.concatenate(rows), np.concatenate(columns)
+
+    def _tables(self, chosen: dict[int, int], offset: list[int]) -> list[tuple[Positions, Positions]]:
+        """For each axis of y: what its indices add to the place of a row, and to the place that it touches at an offset.
+
+        `chosen` are the indices of a class. A row that would touch something outside of x is left out.
+        """
+        y, x = self.structure.y, self.structure.x
+        in_y, in_x = row_major(y), row_major(x)
+        linked = {link.y: link for link in self.structure.links}
+        fixed = sum(offset[axis] * in_x[axis] for axis in set(range(len(x))) - {link.x for link in self.structure.links})
+        found = [(np.zeros(1, dtype=np.int64), np.array([fixed]))]
+        for axis, length in enumerate(y):
+            if axis not in linked:
+                found.append((np.array([chosen.get(axis, 0) * in_y[axis]]), np.zeros(1, dtype=np.int64)))
+                continue
+            other = linked[axis].x
+            index = np.arange(length)
+            spots = index + offset[other]
+            if linked[axis].wrap:
+                spots = spots % x[other]
+            else:
+                first, last = np.searchsorted(spots, (0, x[other]))
+                index, spots = index[first:last], spots[first:last]
+            found.append((index * in_y[axis], spots * in_x[other]))
+        return found
 
     def __str__(self) -> str:
         most = max(len(offsets) for offsets in self.offsets)
         return f"{self.structure}; {most} entries a row instead of {self.structure.volume}"
+
+
+def _sums(tables: list[Positions]) -> Positions:
+    """Every sum of one number of each table."""
+    found = np.zeros(1, dtype=np.int64)
+    for table in tables:
+        found = (found[:, None] + table).reshape(-1)
+    return found
 
 
 def thin(structure: Structure, samples: Samples) -> Lattice | None:

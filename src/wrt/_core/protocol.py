@@ -29,6 +29,10 @@ class CannotBatch(Exception):
     """This rung of the ladder cannot do it; the next one is tried, and `explain()` says so."""
 
 
+class TooFew(CannotBatch):
+    """So few are swept faster on the next rung; a larger batch is welcome here."""
+
+
 class Linear(Protocol):
     """The derivative of y with respect to several Values, at the recorded point; set up once, swept many times."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
-from wrt._core.protocol import Array, CannotBatch, Linear
+from wrt._core.protocol import Array, CannotBatch, Linear, TooFew
 from wrt._core.report import Report, Step
 from wrt._run.at_once import trusted
 from wrt._run.certify import seed_of
@@ -52,7 +52,8 @@ class Sweeps:
             try:
                 found = self._in_chunks(weights, size, rung, way, laid)
             except CannotBatch as refusal:
-                self.refused.add(rung)
+                if not isinstance(refusal, TooFew):
+                    self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
             calls = count if rung is rungs[-1] else -(-count // size)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.refusals import engine
-from wrt._core.protocol import CannotBatch
+from wrt._core.protocol import CannotBatch, TooFew
 from wrt._core.value import Value
 from wrt.errors import EngineRefused
 
@@ -141,7 +141,7 @@ class TapeLinear:
             swept = count + (self.recording.swept.get(key, 0) if way == "pull" else 0)
             if swept < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
                 self.recording.swept[key] = swept  # asked often enough, the same question is traced after all
-                raise CannotBatch(f"{count} are swept faster one by one than a batch is traced")
+                raise TooFew(f"{count} are swept faster one by one than a batch is traced")
             while len(traced) >= KEPT:
                 traced.pop(next(iter(traced)))
             traced[key] = Batch(one, count)

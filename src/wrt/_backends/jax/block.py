@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wrt._backends.jax.later import Later
 from wrt._backends.jax.refusals import said
 from wrt._backends.jax.seeds import written_out
 from wrt._backends.jax.segment import adjoint
@@ -90,7 +91,7 @@ def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
     def program(place: Array, *leaves: Array) -> Array:
         return adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))[0]
 
-    return jax.jit(program)
+    return Later(program)
 
 
 @lru_cache(maxsize=256)
@@ -102,7 +103,7 @@ def _rows(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
         (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(places)
         return block.reshape(len(places), -1)
 
-    return jax.jit(program)
+    return Later(program)
 
 
 @lru_cache(maxsize=256)
@@ -118,4 +119,4 @@ def _columns(template: Template) -> Callable[..., Any]:
         columns = jax.vmap(column)(jnp.arange(x.size)).reshape(x.size, -1)
         return (columns if places is None else columns[:, places]).astype(x.dtype).T
 
-    return jax.jit(program)
+    return Later(program)

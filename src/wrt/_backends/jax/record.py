@@ -264,6 +264,7 @@ class JaxRecord:
             self.inside.count_loops(y.key, [x.key for x in xs])
             found = JaxLinear(self, y, xs)
         self._linear[key] = found
+        found.compiled.heat.asked += 1
         while len(self._linear) > KEPT:
             self._linear.popitem(last=False)
             self.asked_before.clear()  # these may hold what was just dropped

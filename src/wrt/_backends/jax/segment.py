@@ -5,14 +5,15 @@ A `Template` holds no arrays. Two recordings of the same code give equal templat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.later import Heat, Later
 from wrt._backends.jax.program import Op, Var
 from wrt._backends.jax.seeds import written_out
 from wrt._core.index import Shape
@@ -128,29 +129,52 @@ def _hashable(thing: Any) -> bool:
 
 
 class Compiled:
-    """The sweeps of a template. Seeds are handed to `jit`; nothing loops in Python."""
+    """The sweeps of a template, compiled when they are asked for again. Nothing loops in Python."""
 
     def __init__(self, template: Template) -> None:
         self.template = template
+        self.heat = Heat()
+
+    def _later(self, function: Callable[..., Any], *static: int) -> Later:
+        return Later(function, self.heat, static)
+
+    # ---------------------------------------------------------------- pull
 
     @cached_property
-    def linearize(self) -> Any:
+    def linearize(self) -> Later:
         """(xs, others) -> the pull at this point, with what it needs kept."""
-        return jax.jit(lambda xs, others: jax.vjp(lambda *xs: self.template(xs, others), *xs)[1])
+        return self._later(lambda xs, others: jax.vjp(lambda *xs: self.template(xs, others), *xs)[1])
 
     @cached_property
-    def push(self) -> Any:
+    def pull_one(self) -> Later:
+        """(pull, one seed) -> for each x (1, *x.shape), without batching."""
+        return self._later(lambda pull, seeds: jax.tree.map(lambda g: g[None], adjoint(pull, seeds[0])))
+
+    @cached_property
+    def pull_many(self) -> Later:
+        """(pull, seeds) -> for each x (k, *x.shape)."""
+        return self._later(lambda pull, seeds: jax.vmap(lambda seed: adjoint(pull, seed))(seeds))
+
+    @cached_property
+    def pull_rows(self) -> Later:
+        """(pull, positions, y's shape and type) -> the rows of the Jacobian at these elements of y."""
+        return self._later(_pull_rows, 2, 3)
+
+    # ---------------------------------------------------------------- push
+
+    @cached_property
+    def push(self) -> Later:
         """(xs, others, tangents) -> one tangent of y; only the xs that have a tangent move."""
-        return jax.jit(self._push)
+        return self._later(self._push)
 
     @cached_property
-    def push_many(self) -> Any:
-        return jax.jit(lambda xs, others, tangents: jax.vmap(lambda t: self._push(xs, others, t))(tangents))
+    def push_many(self) -> Later:
+        return self._later(lambda xs, others, tangents: jax.vmap(lambda t: self._push(xs, others, t))(tangents))
 
     @cached_property
-    def push_columns(self) -> Any:
+    def push_columns(self) -> Later:
         """(xs, others, which x, positions) -> the columns of the Jacobian at these elements of it."""
-        return jax.jit(self._push_columns, static_argnums=2)
+        return self._later(self._push_columns, 2)
 
     def _push_columns(self, xs: Arrays, others: Arrays, k: int, positions: Any) -> Any:
         def column(position: Any) -> Any:
@@ -167,9 +191,9 @@ class Compiled:
         return jax.jvp(y, (moving,), (tangents,))[1]
 
     @cached_property
-    def push_backwards(self) -> Any:
+    def push_backwards(self) -> Later:
         """The push as the transpose of the pull: for functions that only have a backward rule."""
-        return jax.jit(self._push_backwards)
+        return self._later(self._push_backwards)
 
     def _push_backwards(self, pull: Any, y: Any, tangents: Arrays) -> Any:
         (pushed,) = jax.linear_transpose(lambda u: tuple(pull(u)), y)(tuple(tangents))
@@ -186,19 +210,7 @@ def adjoint(pull: Any, seed: Any) -> Any:
     return jax.tree.map(conjugated, pull(conjugated(seed)))
 
 
-@jax.jit
-def pull_one(pull: Any, seeds: Any) -> Any:
-    """(1, *y.shape) -> for each x (1, *x.shape), without batching."""
-    return jax.tree.map(lambda g: g[None], adjoint(pull, seeds[0]))
-
-
-@jax.jit
-def pull_many(pull: Any, seeds: Any) -> Any:
-    return jax.vmap(lambda seed: adjoint(pull, seed))(seeds)
-
-
-@partial(jax.jit, static_argnames=("shape", "dtype"))
-def pull_rows(pull: Any, positions: Any, *, shape: Shape, dtype: Any) -> Any:
+def _pull_rows(pull: Any, positions: Any, shape: Shape, dtype: Any) -> Any:
     return jax.vmap(lambda position: adjoint(pull, written_out(position, shape, dtype)))(positions)
 
 

@@ -60,12 +60,17 @@ class JaxLinear:
             return self._placed(self._plain(backwards, native(seeds)))
         if rung == VMAP:
             try:
-                return self._placed(_batched(backwards, seeds))
+                return self._placed(self._batched(backwards, seeds))
             except Exception as error:
                 raise CannotBatch(first_line(error)) from error
         with in_our_words():
-            rows = [segment.pull_one(backwards, seed[None]) for seed in native(seeds)]
+            rows = [self.compiled.pull_one(backwards, seed[None]) for seed in native(seeds)]
         return self._placed([jax.numpy.concatenate(column) for column in zip(*rows, strict=True)])
+
+    def _batched(self, backwards: Any, seeds: Array) -> list[Array]:
+        if isinstance(seeds, OneHot):
+            return list(self.compiled.pull_rows(backwards, seeds.positions, seeds.inner, seeds.dtype))
+        return list(self.compiled.pull_many(backwards, seeds))
 
     def _plain(self, backwards: Any, seed: Array) -> list[Array]:
         """One unbatched pull. The point is fixed, so the probe of a question that is asked again need not run again."""
@@ -73,7 +78,7 @@ class JaxLinear:
         if probe is not None and self._probed is not None and np.array_equal(self._probed[0], probe):
             return self._probed[1]
         with in_our_words():
-            found = list(segment.pull_one(backwards, seed))
+            found = list(self.compiled.pull_one(backwards, seed))
         if probe is not None:
             self._probed = probe.copy(), found
         return found
@@ -187,9 +192,3 @@ class JaxLinear:
             _, pull = jax.vjp(lambda *xs: template(xs, others, made), *xs)
             columns = jax.vmap(lambda seed: segment.adjoint(pull, seed))(native(seeds))
         return self._placed([record.value_of(recorder.var_of(column)) for column in columns])
-
-
-def _batched(pull: Any, seeds: Any) -> Any:
-    if isinstance(seeds, OneHot):
-        return segment.pull_rows(pull, seeds.positions, shape=seeds.inner, dtype=seeds.dtype)
-    return segment.pull_many(pull, seeds)

@@ -1,0 +1,63 @@
+"""Programs that are compiled when they are asked for again: NumPy gives the first answers, sooner than a compiler could.
+
+Compiling takes tens to hundreds of milliseconds, whatever the size of the arrays; most questions are asked once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from wrt._backends.jax.interpreted.evaluate import evaluate, pays
+from wrt._backends.jax.seeds import on_cpu
+
+FEW = 5  # questions that are not worth a compiler
+ENOUGH = 0.1  # seconds spent without one, after which it would have been worth it
+
+
+@dataclass(slots=True)
+class Heat:
+    """How often a program was asked for, and how long it has been interpreted."""
+
+    asked: int = 0
+    spent: float = 0.0
+
+    @property
+    def hot(self) -> bool:
+        return self.asked > FEW or self.spent > ENOUGH or not on_cpu()
+
+
+class Later:
+    """`jax.jit(function)`, with the first calls interpreted.
+
+    Those that share a `heat` are compiled from the same question on; without one, each call counts as a question.
+    """
+
+    __slots__ = ("_alone", "_jitted", "_static", "heat")
+
+    def __init__(self, function: Callable[..., Any], heat: Heat | None = None, static: tuple[int, ...] = ()) -> None:
+        self._jitted = jax.jit(function, static_argnums=static)
+        self._static = static
+        self._alone = heat is None
+        self.heat = heat or Heat()
+
+    def __call__(self, *given: Any) -> Any:
+        self.heat.asked += self._alone
+        return self._jitted(*given) if self.heat.hot else self._interpreted(given)
+
+    def _interpreted(self, given: tuple[Any, ...]) -> Any:
+        traced = self._jitted.trace(*given)
+        program = traced.jaxpr
+        leaves = jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
+        if len(leaves) != len(program.jaxpr.invars) or not pays(program.jaxpr):
+            return self._jitted(*given)
+        began = time.perf_counter()
+        with np.errstate(all="ignore"):  # what is not finite is looked at by whoever asked
+            found = evaluate(program.jaxpr, program.consts, leaves)
+        self.heat.spent += time.perf_counter() - began
+        return jax.tree.unflatten(traced.out_tree, found)

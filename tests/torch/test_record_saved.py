@@ -43,6 +43,25 @@ def test_what_a_write_into_a_view_saves_is_copied_when_overwritten_later():
     assert torch.equal((d(y) / d(w)).value, x.detach())
 
 
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+def test_what_a_write_saves_of_the_memory_it_writes_is_copied(required, later):
+    x = float64(0.5, 2.0, 3.0, -1.0).requires_grad_(required)
+    with wrt.record():
+        h = x * 1
+        h.view(2, 2)[0].mul_(h[3])  # needs h[3], which lies in the memory that is written
+        if later:
+            h[2:].add_(x[:2] * h[0])  # and so does this, of h[0]
+    a, b, _, e = x.tolist()
+    expected = torch.eye(4, dtype=torch.float64)
+    expected[0, 0] = expected[1, 1] = e
+    expected[0, 3], expected[1, 3] = a, b
+    if later:  # h[2] = x2 + a * (a e), h[3] = e + b * (a e)
+        expected[2] += float64(2 * a * e, 0, 0, a * a)
+        expected[3] += float64(b * e, a * e, 0, a * b)
+    assert torch.allclose((d(h) / d(x)).value, expected, atol=1e-14, rtol=0)
+
+
 def test_an_index_may_be_changed_after_its_use():
     x, k = float64(0.5, 2.0, 3.0).requires_grad_(), torch.tensor([0, 2])
     with wrt.record():

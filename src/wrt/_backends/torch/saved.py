@@ -8,8 +8,8 @@ boxed unless something is written, and nothing is copied unless it is about to b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sized
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -96,9 +96,23 @@ class Saved:
                 box.version = _version(box.tensor)
                 self.overwritten.append(Overwritten(reference, self._graph.length()))
 
-    def hooks(self) -> Any:
-        """While a write runs: what it saves itself may hide inside a node of a view, where nobody can look later."""
-        return torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+    @contextmanager
+    def hooks(self, written: Sequence[Tensor]) -> Iterator[None]:
+        """While a write runs: what it saves itself may hide inside a node of a view, where nobody can look later.
+
+        What it saves of the memory it is about to write is copied: `h[:2].mul_(h[3])` needs h[3] as it was.
+        """
+        before = [(tensor, _version(tensor)) for tensor in written]
+
+        def pack(tensor: Tensor) -> Box:
+            about = any(_version(target) == version and _shares_memory(tensor, target) for target, version in before)
+            return self.pack(tensor.detach().clone() if about else tensor)
+
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(pack, self.unpack):
+                yield
+        finally:
+            before.clear()  # the graph keeps `pack`, and must not keep the user's tensors by it
 
     # ---------------------------------------------------------------- what the graph saved so far
 
@@ -157,6 +171,10 @@ class Saved:
 @cache
 def _raw_names(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _shares_memory(one: Tensor, other: Tensor) -> bool:
+    return one.layout == torch.strided and one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 def _version(tensor: Tensor) -> int:

@@ -46,7 +46,7 @@ def before_writes(listener: Listener, name: str, func: Any, args: tuple[Any, ...
         return func
 
     def write(*given: Any, **named: Any) -> Any:
-        with listener.saved.hooks():
+        with listener.saved.hooks(_targets(name, given, named)):
             return func(*given, **named)
 
     return write

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wrt._sparsity.links import Link, column_period, follow, period
+from wrt._sparsity.links import Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import spread_rows
 
 
@@ -65,3 +65,12 @@ def test_columns_of_one_pass_are_never_touched_by_one_row(offsets):
     table = touched(np.arange(20), 20, offsets)
     k = column_period(Link(0, 0, 1, 1, offsets, False), 20)
     assert all(table[:, color::k].sum(1).max() <= 1 for color in range(k))
+
+
+def test_an_axis_that_is_always_equally_far_follows_the_nearest():
+    index = np.array([0, 3, 5, 6])
+    seen = touched(index, 8, [1])
+    assert shifted(1, (index, index, 0 * index), seen, (7, 7, 7)) == Link(1, 1, 1, 1, (1,), wrap=False)
+    assert shifted(0, (0 * index,), seen, (7,)) is None  # samples that all stand at one place tell nothing
+    seen[2, 0] = True
+    assert shifted(1, (index, index), seen, (7, 7)) is None

@@ -29,7 +29,7 @@ from wrt._run.compressed import Passes, seeds_of
 from wrt._run.direct import Swept
 from wrt._run.sweeps import Sweeps
 
-CALL = 2**22  # bytes of the widest tensor in one call
+CALL = 2**21  # bytes of the widest tensor in one call
 FEWER = 3  # times fewer passes than rows that a structured stretch must take
 
 
@@ -125,7 +125,7 @@ def sweep_chain(ask: Ask, linear: Linear, plan: Chain, flow: Flow, report: Repor
         pending.append(blocks)
     found = dense(arrays, multiplied(arrays, pending))
     report.certificate = certify(ask, linear, found, report)
-    return Swept(found, "pull", arrays.all_finite(found))
+    return Swept(found, "pull", report.certificate.finite or arrays.all_finite(found))
 
 
 def _blocks(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> Blocks | None:
@@ -154,7 +154,7 @@ def _blocks(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> B
     if total is None:
         return None
     if straight:
-        total = total + straight * arrays.eye_like(part.m, total)
+        total = arrays.add_to_diagonal(total, straight)
     return full(total, part.m, part.n)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
 from wrt._planner.foresee import FEWEST
 from wrt._run.at_once import columns_beside
-from wrt._run.certify import probe_of, seed_of, tolerance, verdict
+from wrt._run.certify import probe_of, seed_of, settled, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
 
@@ -92,10 +91,8 @@ def _certificate(ask: Ask, last: Array, first: Array, expected: Array | None) ->
     arrays = ask.y.record.backend.arrays
     probe = arrays.cast_like(probe_of(ask), last)  # (1, m)
     got = arrays.matmul(arrays.matmul(probe, last), first)
-    if expected is not None:
-        said, residual = arrays.maxima(arrays.abs(expected), arrays.abs(got - expected))
-        allowed = tolerance(ask)
-        if said and residual <= allowed * said < math.inf:  # next to the size of the sums it is smaller still
-            return Certificate("probe", residual / said, allowed, finite=True)  # nothing else leaves a finite difference
+    plain = None if expected is None else settled(ask, got, expected)
+    if plain is not None:
+        return plain
     size = arrays.matmul(arrays.matmul(arrays.abs(probe), arrays.abs(last)), arrays.abs(first))
     return verdict(ask, got, got * 0 if expected is None else expected, size)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import gcd
 
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.index import Positions
+from wrt._core.index import Positions, Shape
 
-_FEW = 1024  # values that Python tells apart quicker than NumPy
 WORTH = 0.75  # a window wider than this share of its axis might as well be all of it
 
 
@@ -40,6 +38,21 @@ class Link:
         return words + (", wrapped around" if self.wrap else "")
 
 
+def shifted(x: int, place: Sequence[Positions], touched: npt.NDArray[np.bool_], y: Shape) -> Link | None:
+    """The axis of y, the nearest first, from which x's axis is always equally far; None where there is none.
+
+    Nothing is narrower, so that no other way to follow has to be looked at.
+    """
+    sample, column = np.nonzero(touched)
+    for axis in sorted(range(len(y)), key=lambda k: abs(k - x)):
+        index = place[axis]
+        if y[axis] > 1 and len(column):
+            away = column - index[sample]
+            if (away == away[0]).all() and (index != index[0]).any():
+                return Link(axis, x, 1, 1, (int(away[0]),), wrap=False)
+    return None
+
+
 def follow(
     y: int, x: int, index: Positions, touched: npt.NDArray[np.bool_], sizes: tuple[int, int]
 ) -> Link | None:
@@ -53,21 +66,16 @@ def follow(
     best: Link | None = None
     for up, down in _strides(*sizes, index, touched):
         away = column - (index[sample] if up == down else index[sample] * up // down)
-        offsets = _filled(_distinct(away))
+        offsets = _filled(away)
         if best is None or len(offsets) < len(best.offsets):
-            best = Link(y, x, up, down, offsets, wrap=False)
+            best = Link(y, x, up, down, tuple(offsets), wrap=False)
         if len(best.offsets) > 1 and sizes[0] * up == sizes[1] * down:
-            offsets = _filled(_distinct(_centered(away, sizes[1])))
+            offsets = _filled(_centered(away, sizes[1]))
             if 2 * len(offsets) < len(best.offsets):  # one sample near an edge tells a wrapped axis from a plain one
-                best = Link(y, x, up, down, offsets, wrap=True)
+                best = Link(y, x, up, down, tuple(offsets), wrap=True)
         if len(best.offsets) == 1:
             break  # nothing is narrower
     return best if best is not None and len(best.offsets) <= max(1, int(WORTH * sizes[1])) else None
-
-
-def _distinct(values: Positions) -> list[int]:
-    """The values, each once and in order."""
-    return sorted(set(values.tolist())) if len(values) <= _FEW else np.unique(values).tolist()
 
 
 def _slope(index: Positions, touched: npt.NDArray[np.bool_]) -> float:
@@ -95,12 +103,10 @@ def _centered(away: Positions, size: int) -> Positions:
     return (away + half) % size - half
 
 
-def _filled(offsets: list[int]) -> tuple[int, ...]:
+def _filled(offsets: Positions) -> range:
     """A window without the holes that masks (a ReLU, a max-pool) left in the samples; a dilated one keeps its step."""
-    if len(offsets) < 2:
-        return tuple(offsets)
-    step = gcd(*(b - a for a, b in pairwise(offsets)))
-    return tuple(range(offsets[0], offsets[-1] + 1, step))
+    first = int(offsets.min())
+    return range(first, int(offsets.max()) + 1, int(np.gcd.reduce(offsets - first)) or 1)
 
 
 def period(link: Link, length: int, of_x: int) -> int:

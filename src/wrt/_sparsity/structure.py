@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
 from wrt._core.pattern import Way
-from wrt._sparsity.links import Link, column_period, follow, period
+from wrt._sparsity.links import Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import Samples
 
 
@@ -103,6 +103,10 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
         touched = _shadow(support, axis)  # (s, length)
         if touched.all():  # whatever the row: nothing to follow
             kept[axis] = np.arange(length)
+            continue
+        plain = shifted(axis, place, touched, y) if length > 1 else None
+        if plain is not None:
+            links.append(plain)
             continue
         found = [
             link

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wrt._backends.torch.contract import contract
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
@@ -269,12 +270,17 @@ class TorchArrays:
     def eye_like(self, size: int, like: Tensor) -> Tensor:
         return torch.eye(size, dtype=like.dtype, device=like.device)
 
+    def add_to_diagonal(self, array: Tensor, number: float) -> Tensor:
+        """A number more on the diagonal of a matrix that nobody else has."""
+        array.diagonal().add_(number)
+        return array
+
     def permute(self, array: Tensor, order: Sequence[int]) -> Tensor:
         return array.permute(*order)
 
     def contract(self, equation: str, a: Tensor, b: Tensor) -> Tensor:
         """A product as einsum writes it."""
-        return torch.einsum(equation, a, b)
+        return contract(equation, a, b)
 
     def abs(self, array: Tensor) -> Tensor:
         return array.abs()

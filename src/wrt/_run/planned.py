@@ -14,7 +14,7 @@ from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Positions
 from wrt._core.plan import Chain, Compressed, Cut, Direct, Plan
-from wrt._core.protocol import Array, Linear
+from wrt._core.protocol import Array, Linear, random_signs
 from wrt._core.report import Report
 from wrt._core.value import Value
 from wrt._planner import cost, warm
@@ -22,6 +22,7 @@ from wrt._planner.choose import choose
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.colored import colored
 from wrt._planner.strategies.cut import cut
+from wrt._planner.strategies.probed import probed
 from wrt._planner.strategies.structured import structured
 from wrt._run.at_once import all_rows
 from wrt._run.certify import probe_of
@@ -34,9 +35,11 @@ from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
 from wrt._sparsity.compose import composed
+from wrt._sparsity.samples import Samples
 
 MANY = 256  # rows and columns from which on an irregular pattern is worth its coloring
 SPARSE = 0.15  # of a typical row that may be nonzero for it
+SUMMED = 31  # the seed of the weights of sums of rows: others than those of the proof
 QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone,
 FAR = 2.0  # and times as many on a device: samples are looked at on the host, and tables made there have to travel
 
@@ -154,19 +157,34 @@ class Planned:
         if better is not None:
             yield better
         if samples is not None and 0 < samples.density <= SPARSE:
-            irregular = self._irregular(push_cost)
+            irregular = self._irregular(samples, push_cost)
             if irregular is not None:
                 yield irregular
 
-    def _irregular(self, push_cost: float) -> Compressed | None:
-        """Colors of the pattern that the operations on the way tell; None where one of them tells nothing."""
+    def _irregular(self, samples: Samples, push_cost: float) -> Compressed | None:
+        """Colors of the pattern that the operations on the way tell; where one tells nothing, of what sums of rows do."""
         find = getattr(self.ask.y.record, "local_maps", None)
         part = self.ask.x.parts[0]
-        if find is None or len(self.ask.x.parts) > 1 or part.into is not None or min(self.ask.m, self.ask.n) < MANY:
+        if min(self.ask.m, self.ask.n) < MANY:
             return None
-        local = find(self.ask.y, part.value)
-        pattern = None if local is None else composed(local, self.ask.rows.positions, part.elements.positions)
+        ruled = find is not None and len(self.ask.x.parts) == 1 and part.into is None
+        local = find(self.ask.y, part.value) if ruled else None
+        if local is None:
+            return probed((self.ask.m, self.ask.n), samples, self._sums, self._direct(), push_cost)
+        pattern = composed(local, self.ask.rows.positions, part.elements.positions)
         return None if pattern is None else colored(pattern, self._direct(), push_cost)
+
+    def _sums(self, moduli: list[int]) -> list[npt.NDArray[np.bool_]]:
+        """Where sums of rows whose numbers are equal modulo each of these are nonzero; a NaN counts."""
+        ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        rows, ends = np.arange(ask.m), np.cumsum(moduli)
+        weights = np.zeros((ends[-1], ask.m), dtype=np.float32)
+        for modulus, end in zip(moduli, ends, strict=True):
+            weights[end - modulus + rows % modulus, rows] = random_signs(1, ask.m, SUMMED)[0]
+        found = self.sweeps.sweep(arrays.from_numpy(weights, ask.y), "sums of rows")
+        if found is None:
+            return [np.zeros((modulus, ask.n), dtype=bool) for modulus in moduli]
+        return np.split(arrays.numpy(found != 0), ends[:-1])
 
     def _tried(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         found = self._ran(plan, known=known)

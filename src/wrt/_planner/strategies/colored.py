@@ -1,4 +1,4 @@
-"""An irregular pattern, known from the operations on the way: lines that share no entry travel together."""
+"""An irregular pattern that is known: lines that share no entry travel together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FULL = 0.1  # of all rows that a column must meet to be pushed apart
 GAIN = 0.5  # of the direct passes that colors may take
 
 
-def colored(pattern: Any, instead_of: Direct, push_cost: float) -> Compressed | None:
+def colored(
+    pattern: Any, instead_of: Direct, push_cost: float, told_by: str = "the operations on the way"
+) -> Compressed | None:
     """The plan: by rows, by columns, or by rows with a few full columns apart (an arrow needs three passes).
 
     `pattern` is a boolean csr array, `push_cost` the price of a push next to a pull.
@@ -26,16 +28,16 @@ def colored(pattern: Any, instead_of: Direct, push_cost: float) -> Compressed | 
     if _fullest_row(pattern) * push_cost < rows:
         by_columns = color_rows(pattern.T.tocsr(), below=max(1, int(rows / push_cost)))
     if by_rows is None and by_columns is None:
-        return _apart(pattern, instead_of, most, push_cost)
+        return _apart(pattern, instead_of, most, push_cost, told_by)
     found = _compression(pattern, by_rows, by_columns)
     if found is None:
         return None
     lines = "rows" if found.way == "pull" else "columns"
-    because = f"{_told(pattern)}; {found.passes} colors of {lines} instead of {instead_of.passes} passes"
+    because = f"{told_by} {_told(pattern)}; {found.passes} colors of {lines} instead of {instead_of.passes} passes"
     return Compressed(found, because, "colored")
 
 
-def _apart(pattern: Any, instead_of: Direct, most: int, push_cost: float) -> Compressed | None:
+def _apart(pattern: Any, instead_of: Direct, most: int, push_cost: float, told_by: str) -> Compressed | None:
     """Both ways: the fullest columns are pushed, the rows of the rest share passes."""
     if not push_cost < np.inf:
         return None
@@ -54,7 +56,7 @@ def _apart(pattern: Any, instead_of: Direct, most: int, push_cost: float) -> Com
         return None
     apart = f"{len(full)} columns pushed apart" if len(full) > 1 else "one column pushed apart"
     because = f"{found.passes} colors of rows and {apart} instead of {instead_of.passes} passes"
-    return Compressed(found, f"{_told(rest)} beside full columns; {because}", "colored", columns=full)
+    return Compressed(found, f"{told_by} {_told(rest)} beside full columns; {because}", "colored", columns=full)
 
 
 def _chosen(keep: Any) -> Any:
@@ -65,7 +67,7 @@ def _chosen(keep: Any) -> Any:
 
 def _told(pattern: Any) -> str:
     typical = int(np.median(np.diff(pattern.indptr)))
-    return f"the operations on the way leave at most {_fullest_row(pattern)} entries a row, {typical} in most"
+    return f"leave at most {_fullest_row(pattern)} entries a row, {typical} in most"
 
 
 def _fullest_row(pattern: Any) -> int:

@@ -72,6 +72,12 @@ def inference() -> tuple[Any, ...]:
     return lambda: d(y), None
 
 
+def inference_run() -> tuple[Any, ...]:
+    with torch.inference_mode():
+        t = wrt.trace(lambda x: 2 * x, torch.ones(3, requires_grad=True))
+    return lambda: d(t.output) / d(t.inputs[0]), None
+
+
 def sparse() -> tuple[Any, ...]:
     y = torch.eye(2).to_sparse()
     return lambda: d(y), None
@@ -198,6 +204,10 @@ d() of a tensor of bool
 d() of an inference tensor
   it was made under torch.inference_mode(), which keeps no history and can never get one
   compute it outside of torch.inference_mode(), with gradients switched on"""),
+    inference_run: (e.NotRecorded, RuntimeError, """\
+y does not require grad, so torch kept no history of it
+  it was made under torch.inference_mode()
+  compute y outside of torch.inference_mode()"""),
     sparse: (e.NotDifferentiable, TypeError, """\
 d() of a tensor of layout sparse_coo
   the elements of a sparse tensor have no fixed positions

@@ -258,11 +258,11 @@ def _name(value: Value, letter: str) -> str:
 
 def _no_history(value: Value, what: str, y: Value, x: Side) -> NotRecorded:
     a, b = _name(y, "y"), _name(x.parts[0].value, "x")
-    return NotRecorded(
-        what,
-        _why_no_history(value.key.tensor()),
-        f"{b}.requires_grad_() before computing {a}, or run the code inside `with wrt.record():`",
-    )
+    tensor = value.key.tensor()
+    write = f"{b}.requires_grad_() before computing {a}, or run the code inside `with wrt.record():`"
+    if tensor is not None and tensor.is_inference():
+        write = f"compute {a} outside of torch.inference_mode()"
+    return NotRecorded(what, _why_no_history(tensor), write)
 
 
 def _why_no_history(tensor: torch.Tensor | None) -> str:

@@ -320,6 +320,8 @@ class RecordedMoment(Moment):
 
 
 def _edge(tensor: Tensor) -> GradientEdge | None:
+    if tensor.is_inference():
+        return None
     try:
         return torch.autograd.graph.get_gradient_edge(tensor)
     except NotImplementedError:  # torch finds no edge of a sparse leaf

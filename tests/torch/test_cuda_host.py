@@ -23,7 +23,8 @@ def samples(x: torch.Tensor) -> torch.Tensor:
 
 def waist() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(300, 40), nn.Tanh(), nn.Linear(40, 8), nn.Tanh(), nn.Linear(8, 300)).cuda().double()
+    down = [nn.Linear(4096, 1024), nn.Tanh(), nn.Linear(1024, 32), nn.Tanh()]
+    return nn.Sequential(*down, nn.Linear(32, 1024), nn.Tanh(), nn.Linear(1024, 4096)).cuda().double()
 
 
 def smooth(x: torch.Tensor) -> torch.Tensor:
@@ -43,7 +44,7 @@ CASES = {
     "direct": (lambda: smooth, (100,), "direct", 1, 1),
     "stencil": (lambda: burgers, (800,), "structured", 3, 1),
     "samples": (lambda: samples, (40, 8), "structured", 2, 1),
-    "waist": (waist, (300,), "cut", 1, 1),
+    "waist": (waist, (4096,), "cut", 1, 1),
 }
 
 
@@ -65,3 +66,46 @@ def test_the_host_waits_for_verdicts_alone(name, monkeypatch):
     for J in (first, second):
         torch.testing.assert_close(J.value.reshape(expected.shape), expected)
         assert J.certificate
+
+
+def test_elements_picked_by_an_index_are_pushed():
+    """Pulled back on a GPU they would be sorted first, in every pass."""
+    picked = torch.randint(0, 200, (1500,), device="cuda", generator=torch.Generator("cuda").manual_seed(1))
+    x = torch.randn(200, dtype=torch.float64, device="cuda", requires_grad=True)
+    y = torch.zeros_like(x).index_add(0, picked % 150, x[picked].sin())
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x))
+    assert J.explain().steps[0].way == "push"
+    assert J.certificate
+
+
+def test_a_device_without_room_is_asked_in_chunks(monkeypatch):
+    """A batch that the device refuses is no answer, and no error either."""
+    from wrt._backends.torch import sweep
+
+    x = torch.randn(120, dtype=torch.float64, device="cuda", requires_grad=True)
+    y = smooth(x)
+    real, calls = sweep.compat.batched_pull, []
+
+    def refused_once(*args):
+        calls.append(len(args[2]))
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(*args)
+
+    monkeypatch.setattr(sweep.compat, "batched_pull", refused_once)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x))
+    assert J.certificate
+    assert calls[0] == 121
+
+
+def test_seeds_that_are_kept_on_a_device_stay_a_small_share_of_it():
+    from wrt._backends.torch import arrays
+
+    arrays._SEEDS.clear()
+    total = torch.cuda.get_device_properties(0).total_memory
+    for n in range(200, 1500, 100):
+        x = torch.randn(n, device="cuda", requires_grad=True)
+        (d(smooth(x)) / d(x)).value
+        assert sum(seeds.nbytes for seeds, _ in arrays._SEEDS.values()) <= total // arrays.SHARE

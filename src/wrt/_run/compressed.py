@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SLACK = 8  # roundings that each operation may leave; a guess is held to a tighter bound than the engine, and a false
 TYPICAL = 16  # alarm only costs time. Operations of a program that nobody counted.
+TABLE = 2**16  # numbers up to which a sum of tables travels sooner than its parts
 KEEP = 2**26  # bytes of seeds and indices that a warm plan may hold
 
 
@@ -125,9 +127,14 @@ def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:
 def _summed(ask: Ask, tables: Tables, like: Value) -> Array:
     """The same in the shape that the tables broadcast to."""
     arrays = ask.y.record.backend.arrays
-    found = arrays.index(tables[0], like)
-    for table in tables[1:]:
-        found = found + arrays.index(table, like)
+    if math.prod(np.broadcast_shapes(*(table.shape for table in tables))) <= TABLE:
+        return arrays.index(np.asarray(sum(tables)), like)
+    sent = arrays.index(np.concatenate([table.reshape(-1) for table in tables]), like)  # all in one transfer
+    ends = np.cumsum([0, *(table.size for table in tables)]).tolist()
+    parts = [arrays.reshape(sent[a:b], table.shape) for (a, b), table in zip(pairwise(ends), tables, strict=True)]
+    found = parts[0]
+    for part in parts[1:]:
+        found = found + part
     return found
 
 

@@ -139,7 +139,7 @@ def _joint_offsets(
     place = np.unravel_index(samples.rows, structure.y)
     shape = tuple(structure.y[axis] for axis in classes)
     member = np.ravel_multi_index([place[axis] for axis in classes], shape) if shape else np.zeros_like(samples.rows)
-    sample, column = np.nonzero(samples.support)
+    sample, column = np.divmod(np.flatnonzero(samples.support), samples.support.shape[1])
     spots = np.stack(np.unravel_index(column, structure.x), 1)  # (nonzeros, axes of x)
     for link in structure.links:
         spots[:, link.x] -= place[link.y][sample]

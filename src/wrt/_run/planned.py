@@ -167,8 +167,8 @@ class Planned:
         part = self.ask.x.parts[0]
         if min(self.ask.m, self.ask.n) < MANY:
             return None
-        ruled = find is not None and len(self.ask.x.parts) == 1 and part.into is None
-        local = find(self.ask.y, part.value) if ruled else None
+        plain = len(self.ask.x.parts) == 1 and part.into is None
+        local = find(self.ask.y, part.value) if find is not None and plain else None
         if local is None:
             return probed((self.ask.m, self.ask.n), samples, self._sums, self._direct(), push_cost)
         pattern = composed(local, self.ask.rows.positions, part.elements.positions)

@@ -1,10 +1,11 @@
 """Whole Jacobians: what the planner finds by itself, next to every rival at its best setting.
 
-    python -m benchmarks.planner [--only name] [--rounds 7] [--device cuda]
+    python -m benchmarks.planner [--only name] [--rounds 7] [--device cuda [--large]]
 
 Each contender includes the forward run. Cold forgets every plan first; warm has answered the same question before.
 Contenders take turns; ratios are of medians over the rounds. On a CPU the clock is the time of the one thread that
-computes, so that other programs on the machine count less. Answers are compared with a float64 row loop.
+computes, so that other programs on the machine count less. Answers are compared with a float64 row loop. On a GPU it is
+counted how many operations the host starts, and how often it waits for the device.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Row:
     notes: list[str] = field(default_factory=list)
     megabytes: dict[str, float] = field(default_factory=dict)
     """The most that tensors took at once, of wrt cold and warm and of the best rival."""
+    host: dict[str, dict[str, int]] = field(default_factory=dict)
+    """On a GPU: operations that the host starts, and how often it waits, of the same three."""
 
     @property
     def missed(self) -> list[str]:
@@ -107,6 +110,16 @@ def peak(run: Callable[[], Any], device: str) -> int:
     return most
 
 
+def on_the_host(run: Callable[[], Any]) -> dict[str, int]:
+    """Operations started on the device, and how often the host waits for it."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        run()
+    names = [event.name for event in profile.events()]
+    starts = sum(name.startswith(("cudaLaunchKernel", "cuLaunchKernel")) for name in names)
+    return {"starts": starts, "waits": sum(name in ("cudaStreamSynchronize", "cudaEventSynchronize") for name in names)}
+
+
 def problem_rows(problem: Problem, x: Tensor) -> int:
     with torch.no_grad():
         return problem.f(x).numel()
@@ -162,6 +175,8 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
     row = _row(problem, x, times)
     for name in ("cold", "warm", row.rival):
         row.megabytes[name] = peak(contenders[name], device) / 2**20
+        if device == "cuda":
+            row.host[name] = on_the_host(contenders[name])
     return row
 
 
@@ -212,6 +227,8 @@ def show(row: Row) -> None:
     print(f"    {row.strategy}, {row.passes['cold']} passes cold, {row.passes['warm']} warm; off by {row.disagreement:.0e}")
     print(f"    ms: {times}")
     print("    MiB at most: " + "  ".join(f"{name} {value:.1f}" for name, value in row.megabytes.items()))
+    for name, counts in row.host.items():
+        print(f"    {name}: {counts['starts']} operations started, {counts['waits']} waited for")
     for note in row.notes:
         print(f"    {note}")
 
@@ -227,7 +244,8 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     rows = []
     OUT.mkdir(exist_ok=True)
-    where = OUT / ("planner.json" if chosen.device == "cpu" else f"planner_{chosen.device}.json")
+    size = "_large" if chosen.large else ""
+    where = OUT / ("planner.json" if chosen.device == "cpu" and not size else f"planner_{chosen.device}{size}.json")
     for problem in large_problems() if chosen.large else problems():
         if chosen.only in problem.name:
             rows.append(measure(problem, chosen.rounds, chosen.device))

@@ -79,6 +79,16 @@ def is_calm() -> bool:
     )
 
 
+def is_shared(tensor: torch.Tensor) -> bool:
+    """Whether another tensor lives in the same memory; where torch does not tell, it may."""
+    if _holders is None:
+        return True
+    return bool(_holders(tensor.untyped_storage()._cdata) > 2)  # the tensor, and what was made to ask
+
+
+_holders: Any = getattr(torch._C, "_storage_Use_Count", None)  # so since torch 2.1, and in 2.13
+
+
 def same_edge(a: GradientEdge, b: GradientEdge) -> bool:
     return a.node is b.node and a.output_nr == b.output_nr
 

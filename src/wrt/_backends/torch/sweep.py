@@ -213,11 +213,15 @@ def row(out: GradientEdge, into: GradientEdge | Tensor, seed: Tensor) -> Tensor 
 
 
 def _dense(gradient: Tensor | None) -> Tensor | None:
-    """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
-    return None if gradient is None else _to_dense(gradient)
+    """An ordinary tensor in memory of its own: the backward of a CUDA graph, for one, writes all its results to one place."""
+    if gradient is None:
+        return None
+    dense = _to_dense(gradient)
+    return dense.clone() if dense is gradient and compat.is_shared(dense) else dense
 
 
 def _to_dense(gradient: Tensor) -> Tensor:
+    """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
     if gradient.layout == torch.strided and not gradient._is_zerotensor():
         return gradient if type(gradient) is Tensor else whole(gradient)
     return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()

@@ -52,6 +52,18 @@ def test_a_stretch_that_keeps_tokens_apart_takes_a_pass_for_each_of_their_number
     assert not any("sampled" in step.what for step in J.explain().steps)
 
 
+def test_a_diagonal_asked_for_first_leaves_the_chain_to_the_whole():
+    y, x = asked(CHAINS["tokens on both sides"])
+    truth = row_loop(y, x)
+    first, again = d(y) / d(x), d(y) / d(x)
+    for J in (first, again):
+        torch.testing.assert_close(J.diagonal().flatten(), truth.diagonal(), rtol=1e-11, atol=1e-11)
+    assert not any("sampled" in step.what for step in again.explain().steps)  # that was found out before
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-11, atol=1e-11)
+    assert J.explain().strategy == "chain"
+
+
 def test_some_rows_of_a_chain():
     y, x = asked(CHAINS["tokens on both sides"])
     truth = row_loop(y, x).reshape(*y.shape, *x.shape)

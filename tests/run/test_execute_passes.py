@@ -109,6 +109,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "J @ vs": product(lambda J: J @ torch.ones(5, 3)),
     "u @ J": product(lambda J: torch.ones(7) @ J),
     "us @ J": product(lambda J: torch.ones(4, 7) @ J),
+    "many us @ J": product(lambda J: torch.ones(16, 7) @ J),
     "diagonal": product(lambda J: J[:5].diagonal()),
     "sparse": product(lambda J: J.sparse()),
 }

@@ -13,7 +13,10 @@ __all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch",
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Sweep along one side of the Jacobian: rows by pull, columns by push."""
+    """Sweep along one side of the Jacobian: rows by pull, columns by push.
+
+    `whole` tells whether ways to the whole matrix were looked for too: nonzeros and diagonals are asked for without them.
+    """
 
     way: Way
     passes: int
@@ -21,6 +24,7 @@ class Direct:
     strategy: str = "direct"
     proven: bool = False
     from_weights: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -86,14 +86,15 @@ class Planned:
     def answer(self) -> Passes | Factors | Swept | None:
         """A proven answer; None where rows or columns have to be swept directly."""
         known = warm.recall(self.key)
-        if isinstance(known, Direct) and not known.from_weights:
+        if isinstance(known, Direct) and known.whole and not known.from_weights:
             return None  # looked at before: nothing there
         if known is None and self._glanced():
             return None
         found = None if isinstance(known, Chain) else self.in_fewer_passes()
         if found is not None:
             return found
-        if isinstance(known, Chain) or (known is None and not self.too_quick):
+        new = known is None or (isinstance(known, Direct) and not known.whole)
+        if isinstance(known, Chain) or (new and not self.too_quick):
             carried = self._chained(known)
             if carried is not None:
                 return carried
@@ -116,7 +117,7 @@ class Planned:
                 if found is not None:
                     warm.remember(self.key, better)
                     return found
-            warm.remember(self.key, self._direct())
+            warm.remember(self.key, replace(self._direct(), whole=False))
         return None
 
     def _glanced(self) -> bool:

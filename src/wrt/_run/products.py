@@ -15,7 +15,8 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.choose import choose
 from wrt._run import execute, repair, same
-from wrt._run.certify import SEED, passes_per_row, tolerance
+from wrt._run.at_once import trusted
+from wrt._run.certify import SEED, compare, passes_per_row, seed_of, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import pull_columns, spread_tangents
 from wrt._run.complex import refuse_if_not_holomorphic
@@ -26,11 +27,14 @@ from wrt._run.heap import Heap
 from wrt._run.memory import SMALL, Growing, answer_bytes
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
+from wrt._run.sweeps import Sweeps
+from wrt._run.tally import IN_THE_BATCH
 from wrt.errors import WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+TOGETHER = 8  # products from the left that go in one batch; fewer are quicker one by one, which needs no proof
 BOTH = 2  # the pieces stand beside the matrix that they are joined to
 
 
@@ -41,18 +45,56 @@ def left(ask: Ask, u: Any, report: Report) -> Array:
     if execute.is_identity(ask):
         same.note(report)
         return arrays.reshape(same.product(ask, weights, "pull"), (*batch, *ask.x.shape))
-    count = arrays.shape(weights)[0]
-    seeds = arrays.spread(ask.y, ask.rows.positions, arrays.native(weights, ask.y))
+    weights = arrays.native(weights, ask.y)
     for some, linear in _maps(ask):
-        rung = linear.pull_rungs[-1]
-        rows = [pull_columns(some, linear, seeds[k : k + 1], rung) for k in range(count)]
-        if rows and rows[0] is not None:
-            report.steps.append(Step("u @ J", "pull", rung, count * passes_per_row(some), count * passes_per_row(some)))
+        rows = _together(some, linear, weights, report) if arrays.shape(weights)[0] >= TOGETHER else None
+        if rows is None:
+            rows = _one_by_one(some, linear, weights, report)
+        if rows is not None:
             report.strategy, report.because = "direct", "a product from the left is a pull"
-            report.certificate = Certificate("engine")
             refuse_if_not_holomorphic(some, linear, report)
-            return arrays.reshape(arrays.concat(rows, 0), (*batch, *ask.x.shape))
+            return arrays.reshape(rows, (*batch, *ask.x.shape))
     return _independent(ask, (*batch, *ask.x.shape), ask.x.values[0], report)
+
+
+def _one_by_one(ask: Ask, linear: Linear, weights: Array, report: Report) -> Array | None:
+    """(k, m) -> (k, n), each by the engine's own unbatched pull; None where no path leads to x."""
+    arrays = ask.y.record.backend.arrays
+    rung, seeds, count = linear.pull_rungs[-1], seed_of(ask, weights), arrays.shape(weights)[0]
+    rows = [pull_columns(ask, linear, seeds[k : k + 1], rung) for k in range(count)]
+    if not rows or rows[0] is None:
+        return None
+    report.steps.append(Step("u @ J", "pull", rung, count * passes_per_row(ask), count * passes_per_row(ask)))
+    report.certificate = Certificate("engine")
+    return arrays.concat(rows, 0)
+
+
+def _together(ask: Ask, linear: Linear, weights: Array, report: Report) -> Array | None:
+    """The same in batches, proven by the pull of a random combination of them; None where it is not plainly right."""
+    arrays = ask.y.record.backend.arrays
+    if any(map(arrays.is_complex, (ask.y, *ask.x.values))):
+        return None
+    proven, joined = current().certify, trusted(ask.y)
+    probe = arrays.from_numpy(random_signs(1, arrays.shape(weights)[0], SEED), ask.y)  # (1, k)
+    mixed = arrays.matmul(probe, weights)  # (1, m)
+    sweeps = Sweeps(ask, linear, report)
+    together = arrays.concat([weights, mixed], 0) if proven and joined else weights
+    rows = sweeps.sweep(together, "u @ J" + ", and the probe" * (proven and joined))
+    if rows is None:
+        return None
+    if not proven:
+        report.certificate = Certificate("none")
+        return rows
+    if joined:
+        rows, expected = rows[:-1], rows[-1:]
+    else:
+        expected = sweeps.sweep(mixed, "certificate", plain=True)
+    held = compare(ask, probe, rows, expected)
+    if held and (held.finite or arrays.all_finite(rows)):
+        report.certificate = replace(held, probe=IN_THE_BATCH) if joined else held
+        return rows
+    report.fallbacks.append(f"together: the certificate disagreed ({held})")
+    return None
 
 
 def right(ask: Ask, v: Any, report: Report) -> Array:

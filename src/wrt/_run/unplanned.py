@@ -42,7 +42,7 @@ def unplanned(ask: Ask) -> Unplanned:
         return Unplanned(at_once(ask, batches=batches), True)
     key = warm.key_of(ask)
     known = warm.recall(key)
-    if isinstance(known, Direct):
+    if isinstance(known, Direct) and known.whole:
         if batches == "unknown" and shown(ask, known):
             batches = "proven"
         return Unplanned(at_once(ask, batches=batches, from_weights=known.from_weights), True)

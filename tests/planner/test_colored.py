@@ -105,6 +105,30 @@ def test_an_arrow_takes_a_few_rows_and_a_column():
     torch.testing.assert_close((d(y) / d(x)).diagonal(), truth.diagonal(), rtol=1e-12, atol=1e-12)
 
 
+def hubs(x):
+    """Neighbors in a shuffled order, three elements that every eighth one reads, and one that reads every eighth."""
+    y = x[SHUFFLED].sin() * x[SHUFFLED].roll(1)
+    read = torch.zeros_like(x)
+    for hub in (17, 300, 431):
+        read = read.index_add(0, torch.arange(hub % 8, 600, 8), x[hub].expand(75).sin())
+    return (y + read).index_add(0, torch.full((75,), 50), x[::8].cos())
+
+
+SHUFFLED = torch.from_numpy(np.random.default_rng(2).permutation(600))
+
+
+def test_columns_are_pushed_apart_where_both_ways_together_take_less():
+    for seed in range(2):
+        y, x = asked(hubs, seed)
+        J = d(y) / d(x)
+        truth = row_loop(y, x)
+        torch.testing.assert_close(J.value, truth, rtol=1e-12, atol=1e-12)
+        assert "3 columns pushed apart" in J.explain().because, J.explain()
+        assert J.explain().passes < 30  # 75 and more one way
+        assert J.certificate
+    np.testing.assert_allclose((d(y) / d(x)).sparse().toarray(), truth.numpy(), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("entry", [(9, 5), (20, 5), (9, 100), (300, 300)])
 def test_a_wrong_entry_of_an_arrow_is_found(monkeypatch, entry):
     from wrt._backends.torch.sweep import TorchLinear

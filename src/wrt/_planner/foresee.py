@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.pattern import Way
@@ -11,6 +13,7 @@ from wrt._core.plan import Compressed, Cut, Direct, Plan
 from wrt._planner import cost, warm
 from wrt._planner.choose import choose
 from wrt._planner.strategies.cut import cut
+from wrt._sparsity.compose import met
 
 FEWEST = 65
 """A shorter side than this is swept directly: nothing that planning finds would pay for it."""
@@ -23,6 +26,8 @@ class Foreseen:
     plan: Plan
     seconds: float | None
     note: str = ""
+    sampled: bool = False
+    """Whether some rows are swept before anything else, to see a structure."""
 
 
 def foresee(ask: Ask, way: Way | None = None) -> Foreseen:
@@ -45,9 +50,24 @@ def foresee(ask: Ask, way: Way | None = None) -> Foreseen:
         sides = cost.cheapest(flow, upper, ask.m, through.width) + cost.cheapest(flow, lower, through.width, ask.n)
         return Foreseen(through, sides + cost.product(flow, ask.m, through.width, ask.n))
     note = "" if known or flow.mixed else "a dozen rows are sampled first: a structure they show takes fewer passes"
-    return Foreseen(straight, _direct_seconds(flow, passed, straight), note)
+    return Foreseen(straight, _direct_seconds(flow, passed, straight), note, bool(note))
 
 
 def _direct_seconds(flow: Flow, passed: list[int], plan: Direct) -> float:
     price = cost.seconds if plan.way == "pull" else cost.push_seconds
     return price(flow, passed, plan.passes)
+
+
+def told_passes(ask: Ask) -> int | None:
+    """As many passes as a structure that the operations on the way tell takes at least; None where they tell none.
+
+    Read off three rows: what one of them meets cannot share a pass.
+    """
+    find, part = getattr(ask.y.record, "local_maps", None), ask.x.parts[0]
+    if find is None or len(ask.x.parts) > 1 or part.into is not None or min(ask.m, ask.n) < FEWEST:
+        return None
+    local = find(ask.y, part.value)
+    if local is None:
+        return None
+    rows = ask.rows.positions[np.linspace(0, ask.m - 1, 3).astype(np.int64)]
+    return max(int(np.isin(part.elements.positions, met(local, row)).sum()) for row in rows.tolist())

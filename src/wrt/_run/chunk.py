@@ -25,7 +25,7 @@ def chunk_size(ask: Ask) -> int:
     left = left_beside(ask)
     idle = left / IDLE if ask.accelerated else 0  # a GPU is fast only in large batches
     room = min(max(BESIDE * answer_bytes(ask), SMALL, idle), SHARE * left)
-    return max(1, min(wanted, int(room / _per_line(ask))))
+    return max(1, min(wanted, int(room / line_bytes(ask))))
 
 
 def _wanted(ask: Ask, per_row: int) -> int:
@@ -42,10 +42,10 @@ def _wanted(ask: Ask, per_row: int) -> int:
 def chunk_bytes(ask: Ask) -> int:
     """What one call of the engine takes beside the answer."""
     lines = min(chunk_size(ask), max(ask.m, ask.n, 1))
-    return int(lines * _per_line(ask))
+    return int(lines * line_bytes(ask))
 
 
-def _per_line(ask: Ask) -> float:
+def line_bytes(ask: Ask) -> float:
     """Bytes that one row or column of a batch takes at its peak."""
     return LIVE * _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
 

@@ -7,25 +7,15 @@ from contextlib import contextmanager
 
 from wrt._core.ask import Ask
 from wrt._core.value import Value
-from wrt._run.budget import SMALL, adopts, answer_bytes, free, free_for
-from wrt._run.chunk import chunk_bytes
+from wrt._run.budget import SMALL, answer_bytes, free, free_for
 from wrt._run.options import current
+from wrt._run.peak import may_exceed, peak_bytes
 from wrt.errors import TooLarge, WrtError
 
 __all__ = ["SMALL", "Growing", "answer_bytes", "fits", "free", "peak_bytes", "refuse_bytes", "refuse_too_large",
            "system_refusals", "words"]  # fmt: skip
 
 WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
-
-
-def peak_bytes(ask: Ask) -> int:
-    """Bytes at the peak of computing the dense answer, one call of the engine included.
-
-    Where arrays cannot be written in place, the pieces stand beside the answer that they are joined to.
-    """
-    whole = answer_bytes(ask)
-    in_place = getattr(ask.y.record.backend.arrays, "writes_in_place", False) or adopts(ask)
-    return chunk_bytes(ask) + (whole if in_place else 2 * whole)
 
 
 def refuse_too_large(ask: Ask) -> None:
@@ -36,7 +26,7 @@ def refuse_too_large(ask: Ask) -> None:
         return refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
     limit = free_for(ask, anew=True)
     _hold_to(limit, needed, what, WAYS_OUT)
-    peak = peak_bytes(ask)
+    peak = peak_bytes(ask) if may_exceed(ask, limit) else 0
     if peak > limit:
         where = f"about {words(peak)} at the peak of computing it, {words(limit)} are free"
         raise TooLarge(f"{what}: {words(needed)}", where, WAYS_OUT)

@@ -43,6 +43,25 @@ def composed(local: LocalMaps, rows: Positions, columns: Positions, *, most: flo
     return _multiplied(pieces, columns, most)
 
 
+def met(local: LocalMaps, row: int) -> Positions:
+    """The elements of x that one element of y meets: its row of the pattern, without the others."""
+    maps: dict[int, list[LocalMap]] = {}
+    for one in local.maps:
+        maps.setdefault(one.later, []).append(one)
+    reached = [np.zeros(0, dtype=bool) for _ in local.sizes]
+    reached[0] = np.zeros(local.sizes[0], dtype=bool)
+    reached[0][row] = True
+    for tensor in range(len(local.sizes) - 1):
+        for one in maps.get(tensor, []) if len(reached[tensor]) else ():
+            if not len(reached[one.earlier]):
+                reached[one.earlier] = np.zeros(local.sizes[one.earlier], dtype=bool)
+            if one.pairs is None:
+                reached[one.earlier] |= reached[tensor]
+            else:
+                reached[one.earlier][one.pairs[1][reached[tensor][one.pairs[0]]]] = True
+    return np.flatnonzero(reached[-1])
+
+
 def _matrix(one: LocalMap, local: LocalMaps) -> Any:
     from scipy.sparse import csr_array
 

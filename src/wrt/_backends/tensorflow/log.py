@@ -164,15 +164,16 @@ class Log:
     def gradient(self, index: int) -> Gradient:
         """Whether a gradient passes through an operation."""
         operation = self.operations[index]
-        if not any(self._carries(number) for number in operation.inputs):
+        if not any(self.carries(number) for number in operation.inputs):
             return "none"
         if compat.is_call(operation.op):
             return "cut" if index in self.blind else "yes"
-        if operation.stopped or index in self.blind or not any(map(self._carries, operation.outputs)):
+        if operation.stopped or index in self.blind or not any(map(self.carries, operation.outputs)):
             return "cut"
         return "cut" if compat.gradient_is_none(operation.op) or _writes(operation) else "yes"
 
-    def _carries(self, number: int) -> bool:
+    def carries(self, number: int) -> bool:
+        """Whether a tensor can have a gradient."""
         return self.tensors[number][1] in compat.CARRIES_GRADIENT or self.tensors[number][1] == compat.RESOURCE
 
     # ---------------------------------------------------------------- plain data
@@ -193,7 +194,7 @@ class Log:
                 self.producer.get(number),
                 self._output_place(number),
                 names(number),
-                self._carries(number),
+                self.carries(number),
             )
         for index, operation in enumerate(self.operations):
             spot = operation.spot

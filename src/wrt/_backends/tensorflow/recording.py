@@ -18,12 +18,14 @@ from wrt._backends.tensorflow.events import Notes
 from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
+from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
+from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend, Record
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where, place
@@ -308,6 +310,16 @@ class TensorFlowRecording:
         if not (y.dtype.is_floating and x.dtype.is_floating) or y.key.number == x.key.number or x.record is not self:
             return None
         return self.linear(y, (x,)).row(position)
+
+    def signature(self, y: Value) -> tuple[str, ...]:
+        """What ran, in order: two runs of one program share it."""
+        return tuple([operation.op for operation in self.log.operations])
+
+    def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
+        """Which elements meet in each operation between y and x; None where one is not known to be simple."""
+        if x.key.variable is not None or y.key.variable is not None or self.notes_for_why.customs:
+            return None
+        return local_maps(self.log, self.number(y), self.number(x), certain=certain)
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         given = {value.key.number for value in _leaves([self.inputs, self.keywords])}

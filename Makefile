@@ -1,5 +1,5 @@
 # Every target sets up what it needs, once, on a machine with Python 3.11+, pip and make.
-#   make demo     fifteen questions, asked and answered            (installs wrt and torch)
+#   make demo     the questions people ask most, each answered     (installs wrt and torch)
 #   make test     lint, types, tests                               (installs everything)
 #   make bench    what wrt costs next to hand-written code
 #   make corpus   every operator of the frameworks' own test databases

@@ -6,9 +6,9 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FACES = ("_cli", "_show", "testing", "_dask")
+FACES = ("_cli", "testing")
 DOORS = ("wrt", "extend", "saliency")  # "wrt" is the package's own __init__; another door, `errors`, is the bottom layer
-SIBLINGS = ("_sparsity", "_inplace", "_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
+SIBLINGS = ("_sparsity", "_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
 BELOW_NOTATION = ("_operators", "_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures", "_core", "errors")
 
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.
@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_beyond": ("_notation", *BELOW_NOTATION),
     "_notation": BELOW_NOTATION,
     "_operators": ("_run", "_planner", "_sparsity", "_core", "errors"),
-    "_why": ("_run", "_inplace", "_core", "errors"),
+    "_why": ("_run", "_core", "errors"),
     "_run": ("_planner", "_sparsity", "_core", "errors"),
     "_planner": ("_sparsity", "_core", "errors"),
     "_backends": (*(part for part in SIBLINGS if part.startswith("_backends.")), "_core", "errors"),

@@ -15,7 +15,7 @@ def demo(
     framework: Annotated[str, typer.Option(help="torch, tensorflow or jax; all of them if left out.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print what came out as JSON.")] = False,
 ) -> None:
-    """Ask fifteen questions about gradients, and check every answer another way.
+    """Ask what people ask most about gradients, and check every answer another way.
 
     All of them end with a page to click at, written into this folder. The exit status is 1 when a check fails.
     """

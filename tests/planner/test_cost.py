@@ -91,3 +91,18 @@ def test_a_tall_jacobian_on_a_device_is_begun_from_the_weights_where_that_is_che
         torch.testing.assert_close(J.value, columns, rtol=1e-12, atol=1e-14)
         assert J.explain().steps[0].what.startswith("rows, starting as the weights"), again
         assert J.certificate
+
+
+def test_convolutions_on_a_device_are_not_planned_for_where_a_walk_through_the_graph_tells_that_they_are_quick(monkeypatch):
+    monkeypatch.setattr(planned, "QUICK", 2e-3)
+    monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
+    monkeypatch.setattr(cost, "rates_on", lambda flow: cost.GPU)
+    monkeypatch.setattr(planned, "Planned", lambda *args, **settings: pytest.fail("planned"))
+    torch.manual_seed(0)
+    f = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(3, 1, 3, padding=1)).double()
+    x = torch.randn(1, 1, 9, 9, dtype=torch.float64, requires_grad=True)
+    y = f(x)
+    J = d(y) / d(x)
+    rows = [torch.autograd.grad(one, x, retain_graph=True)[0].reshape(-1) for one in y.reshape(-1)]
+    torch.testing.assert_close(J.value.reshape(81, 81), torch.stack(rows))
+    assert J.explain().strategy == "direct"

@@ -57,6 +57,14 @@ def quick(ask: Ask) -> float:
     return QUICK * (FAR if ask.accelerated else 1.0)
 
 
+def too_quick(ask: Ask, flow: Flow | None) -> bool:
+    """Whether a direct sweep is expected to be over before planning could gain anything."""
+    if flow is None:
+        return False
+    passed = flow.between(frozenset({0}), frozenset(flow.xs))
+    return cost.cheapest(flow, passed, ask.m, ask.n) < quick(ask)
+
+
 def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     """The (m, n) block by the best plan; None where only a direct sweep is left."""
     patch = sweep_cone(ask, linear, report) if may_be_local(ask) else None
@@ -132,12 +140,7 @@ class Planned:
 
     @cached_property
     def too_quick(self) -> bool:
-        """Whether a direct sweep is expected to be over before planning could gain anything."""
-        flow = self.flow
-        if flow is None:
-            return False
-        passed = flow.between(frozenset({0}), frozenset(flow.xs))
-        return cost.cheapest(flow, passed, self.ask.m, self.ask.n) < quick(self.ask)
+        return too_quick(self.ask, self.flow)
 
     def _direct(self) -> Direct:
         return choose(self.ask, can_push=bool(self.linear.push_rungs))

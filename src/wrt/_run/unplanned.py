@@ -86,7 +86,10 @@ def _over_at_a_glance(ask: Ask, m: int, n: int) -> bool:
     record: Any = ask.y.record
     rates = cost.rates_of(ask)
     numbers = m * max(m, n) * rates.element
-    if numbers < rates.operation and planned.QUICK:
-        return bool(record.light(ask.y))
+    if numbers < rates.operation and planned.QUICK and record.light(ask.y):
+        return True
     operations = record.few(ask.y)
-    return operations is not None and bool(operations * (rates.operation + numbers) < planned.quick(ask))
+    if operations is not None and operations * (rates.operation + numbers) < planned.quick(ask):
+        return True
+    # on a device most questions are: one walk through the graph tells
+    return ask.accelerated and planned.worth_planning(ask) and planned.too_quick(ask, record.flow(ask.y, ask.x.values))

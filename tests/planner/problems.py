@@ -43,6 +43,13 @@ def brusselator(z: Tensor, mode: str = "replicate") -> Tensor:
     return torch.stack([1 + u * u * v - 4 * u + 0.1 * laplace(u), 3 * u - u * u * v + 0.1 * laplace(v)])
 
 
+def readings(a: Tensor, mode: str = "replicate") -> Tensor:
+    """Six quantities at every point of a grid, each from the point and its four neighbors."""
+    around = F.pad(a[None, None], (1, 1, 1, 1), mode=mode)[0, 0]
+    five = (around[2:, 1:-1], around[:-2, 1:-1], around[1:-1, 2:], around[1:-1, :-2], a)
+    return torch.stack([sum((k + j + 1) * one.sin() for j, one in enumerate(five)) for k in range(6)])
+
+
 def convolutions(x: Tensor) -> Tensor:
     for k in range(3):
         x = torch.tanh(F.conv2d(x[None], _weights(3, 3, 3, 3) * (k + 1), padding=1)[0])
@@ -74,6 +81,9 @@ PROBLEMS: dict[str, Problem] = {
     "flattened": Problem(lambda z: brusselator(z).flatten(), (2, 16, 16), 6),
     "permuted": Problem(lambda z: brusselator(z).permute(2, 0, 1), (2, 16, 16), 6),
     "permuted and flattened": Problem(lambda z: brusselator(z).permute(1, 2, 0).flatten(), (2, 16, 16), 6),
+    "six readings of a grid": Problem(readings, (10, 11), 5),  # five pushes, thirty pulls
+    "six readings of a torus": Problem(lambda a: readings(a, "circular"), (10, 10), 5),
+    "six readings, points first": Problem(lambda a: readings(a).permute(1, 2, 0).flatten(0, 1), (10, 11), 5),
     "three convolutions": Problem(convolutions, (3, 14, 14), 147),
     "batch of networks": Problem(tokens, (24, 16), 16),
     "batch, flattened": Problem(lambda x: tokens(x).flatten(), (24, 16), 16),

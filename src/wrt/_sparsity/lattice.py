@@ -2,7 +2,8 @@
 
 The offsets of a row are taken together, and separately for each *class* of rows (an index of the short axes of y that
 no axis of x follows: which channel). Rows are colored by a linear hash, `(shift[class] + weights . index) mod K`, with
-the smallest K that keeps all clashing rows apart. A five-point stencil takes 5 passes instead of 9.
+the smallest K that keeps all clashing rows apart. A five-point stencil takes 5 passes instead of 9. Columns are colored
+the same way, by the offsets turned round, where a row has far fewer entries than a column.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import gcd, prod
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.index import Positions, row_major
+from wrt._core.index import Positions, Shape, row_major
 from wrt._core.pattern import Way
 from wrt._sparsity.samples import Samples
 from wrt._sparsity.structure import Structure
@@ -23,40 +24,53 @@ MOST_CLASSES = 16
 MOST_OFFSETS = 96
 MOST_WEIGHTS = 4096
 WORTH = 0.75  # of the passes that the product of windows takes
+FAR_FEWER = 2  # times fewer entries in a row than passes by rows: then columns are looked at
 
 Offsets = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lattice:
-    """`offsets[class]` lists, one in a line, where a row touches x: relative on linked axes, absolute on the others."""
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """The pass of a line is (shifts[class] + weights . index) mod passes."""
 
-    structure: Structure
-    classes: tuple[int, ...]
-    offsets: tuple[Offsets, ...]
     weights: tuple[int, ...]
     shifts: tuple[int, ...]
     passes: int
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lattice:
+    """`offsets[class]` lists, one in a line, where a row touches x: relative on linked axes, absolute on the others.
+
+    Where rows or columns have no hash of their own, the product of windows colors them.
+    """
+
+    structure: Structure
+    classes: tuple[int, ...]
+    offsets: tuple[Offsets, ...]
+    rows: Hash | None
+    columns: Hash | None
+
+    @property
+    def passes(self) -> int:
+        return self.passes_by("pull")
+
     def passes_by(self, way: Way) -> int:
-        """Only rows are colored: the passes of a push are unknown, so as many as there are columns."""
-        return self.passes if way == "pull" else prod(self.structure.x)
+        hashed = self.rows if way == "pull" else self.columns
+        return self.structure.passes_by(way) if hashed is None else hashed.passes
 
     def coloring(self, way: Way = "pull") -> Positions:
-        """The pass of every row."""
-        assert way == "pull"
-        y = self.structure.y
-        place = np.unravel_index(np.arange(prod(y)), y)
-        color = np.asarray(self.shifts)[self._class_of(place)]
-        for link, weight in zip(self.structure.links, self.weights, strict=True):
-            color = color + weight * place[link.y]
-        return np.asarray(color % self.passes, dtype=np.int64)
-
-    def _class_of(self, place: tuple[Positions, ...]) -> Positions:
-        shape = tuple(self.structure.y[axis] for axis in self.classes)
-        if not shape:
-            return np.zeros_like(place[0])
-        return np.asarray(np.ravel_multi_index([place[axis] for axis in self.classes], shape))
+        """The pass of every row, of every column for a push."""
+        structure, pulls = self.structure, way == "pull"
+        hashed = self.rows if pulls else self.columns
+        if hashed is None:
+            return structure.coloring(way)
+        shape = structure.y if pulls else structure.x
+        place = np.unravel_index(np.arange(prod(shape)), shape)
+        color = np.asarray(hashed.shifts)[_class_of(place, shape, self.classes if pulls else _unlinked(structure))]
+        for link, weight in zip(structure.links, hashed.weights, strict=True):
+            color = color + weight * place[link.y if pulls else link.x]
+        return np.asarray(color % hashed.passes, dtype=np.int64)
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""
@@ -109,6 +123,20 @@ def _sums(tables: list[Positions]) -> Positions:
     return found
 
 
+def _class_of(place: tuple[Positions, ...], shape: Shape, axes: tuple[int, ...]) -> Positions:
+    """Which class each of these places belongs to, by its index on some axes."""
+    lengths = tuple(shape[axis] for axis in axes)
+    if not lengths:
+        return np.zeros_like(place[0])
+    return np.asarray(np.ravel_multi_index([place[axis] for axis in axes], lengths))
+
+
+def _unlinked(structure: Structure) -> tuple[int, ...]:
+    """Axes of x that follow none of y."""
+    linked = {link.x for link in structure.links}
+    return tuple(axis for axis in range(len(structure.x)) if axis not in linked)
+
+
 def thin(structure: Structure, samples: Samples) -> Lattice | None:
     """The pattern by joint offsets, where that takes clearly fewer passes than the product of windows."""
     links = structure.links
@@ -123,19 +151,42 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
     if offsets is None or sum(map(len, offsets)) > MOST_OFFSETS:
         return None
     fewest = max(map(len, offsets))
-    limit = min(int(structure.passes * WORTH), 2 * fewest + 8)
-    gaps = _gaps(offsets, [link.x for link in links])
-    for passes in range(fewest, limit + 1):
+    rows = _hashed(structure, _gaps(offsets, [link.x for link in links]), fewest, structure.passes)
+    columns = None
+    if rows is None or FAR_FEWER * fewest <= rows.passes:
+        columns = _hashed_columns(structure, offsets, fewest)
+    return None if rows is None and columns is None else Lattice(structure, classes, tuple(offsets), rows, columns)
+
+
+def _hashed(structure: Structure, gaps: Gaps, fewest: int, instead_of: int) -> Hash | None:
+    """The hash with the fewest passes; None where it would not be clearly fewer than these."""
+    for passes in range(fewest, min(int(instead_of * WORTH), 2 * fewest + 8) + 1):
         hashed = _hash(structure, gaps, passes)
         if hashed is not None:
-            return Lattice(structure, classes, tuple(offsets), *hashed, passes)
+            return Hash(*hashed, passes)
     return None
+
+
+def _hashed_columns(structure: Structure, offsets: list[Offsets], fewest: int) -> Hash | None:
+    """The same for columns: seen from x, an entry lies where the offset is turned round, in a row of some class."""
+    axes = _unlinked(structure)
+    if prod(structure.x[axis] for axis in axes) > MOST_CLASSES:
+        return None
+    linked = [link.x for link in structure.links]
+    turned: list[list[tuple[int, ...]]] = [[] for _ in range(prod(structure.x[axis] for axis in axes))]
+    for kind, each in enumerate(offsets):
+        members = _class_of(tuple(each.T), structure.x, axes)
+        for member, spot in zip(members.tolist(), (-each[:, linked]).tolist(), strict=True):
+            turned[member].append((*spot, kind))
+    seen = [np.array(each, dtype=np.int64).reshape(-1, len(linked) + 1) for each in turned]
+    gaps = _gaps(seen, list(range(len(linked))))
+    return _hashed(structure, gaps, fewest, structure.passes_by("push"))
 
 
 def _joint_offsets(
     structure: Structure, samples: Samples, classes: tuple[int, ...], count: int
 ) -> list[Offsets] | None:
-    """Offsets seen in each class; None where a class was never seen."""
+    """Offsets seen in each class; None where a class was never seen. At an edge, what the fullest class has counts too."""
     place = np.unravel_index(samples.rows, structure.y)
     shape = tuple(structure.y[axis] for axis in classes)
     member = np.ravel_multi_index([place[axis] for axis in classes], shape) if shape else np.zeros_like(samples.rows)
@@ -149,7 +200,24 @@ def _joint_offsets(
     seen: list[set[tuple[int, ...]]] = [set() for _ in range(count)]
     for kind, spot in zip(member[sample].tolist(), spots.tolist(), strict=True):
         seen[kind].add(tuple(spot))
-    return [np.array(sorted(each), dtype=np.int64) for each in seen] if all(seen) else None
+    if not all(seen):
+        return None
+    inside = set(member[_inner(structure, place)].tolist())
+    fullest = max(seen, key=len)
+    for kind, each in enumerate(seen):
+        if kind not in inside and each < fullest:  # only seen at an edge, where offsets are cut off
+            seen[kind] = fullest
+    return [np.array(sorted(each), dtype=np.int64) for each in seen]
+
+
+def _inner(structure: Structure, place: tuple[Positions, ...]) -> npt.NDArray[np.bool_]:
+    """Whether the windows of these rows lie within x as a whole."""
+    found = np.ones(len(place[0]), dtype=bool)
+    for link in structure.links:
+        if not link.wrap:
+            index = place[link.y]
+            found &= (index + link.offsets[0] >= 0) & (index + link.offsets[-1] < structure.x[link.x])
+    return found
 
 
 Gaps = list[list[Offsets]]

@@ -139,6 +139,14 @@ def test_samples_that_mix_late_in_the_data_are_refused_too(net: Net) -> None:
     assert "samples 20:23: WrongQuery: the samples of a batch are not independent" in str(error.value)
 
 
+def test_a_sample_whose_derivative_is_not_finite_spoils_no_other() -> None:
+    xs = torch.tensor([[1.0, 4.0], [0.0, 4.0], [9.0, 1.0]], dtype=torch.float64)
+    found = wrt.map(lambda t: d(t.output) / d(t.inputs[0]), xs, model=torch.sqrt, take="norm")
+    expected = np.linalg.norm(0.5 / np.sqrt(xs[[0, 2]].numpy()), axis=1)
+    assert np.allclose(found[[0, 2]], expected, rtol=1e-12)
+    assert not np.isfinite(found[1])
+
+
 def test_statistics_of_the_batch_without_a_gradient_are_noticed(net: Net) -> None:
     def scaled(x: torch.Tensor) -> torch.Tensor:
         return net(x) * (1 + x.detach().mean())

@@ -62,7 +62,8 @@ class Batched:
         """(count,): the Frobenius norm of every sample's block, which is never stored."""
         squares = np.zeros(self.count)
         for _, lines in self._proven():
-            squares += (lines.real**2 + lines.imag**2 if lines.dtype.kind == "c" else lines * lines).sum(2).sum(0)
+            for part in (lines.real, lines.imag) if lines.dtype.kind == "c" else (lines,):
+                squares += np.einsum("kbc,kbc->kb", part, part).sum(0, dtype=float)
         return np.sqrt(squares)
 
     def diagonal(self) -> Numbers:
@@ -89,26 +90,23 @@ class Batched:
             if lines.dtype.kind == "c":
                 got = got.astype(complex)
             if self.by_rows:
-                got += np.einsum("k,kbc->bc", weights[at], lines)
-                size += np.einsum("k,kbc->bc", np.abs(weights[at]), np.abs(lines))
+                got += _combined(weights[at], lines)
+                size += _combined(np.abs(weights[at]), np.abs(lines))
             else:
-                got[:, at] += np.einsum("r,kbr->bk", weights, lines)
-                size[:, at] += np.einsum("r,kbr->bk", np.abs(weights), np.abs(lines))
+                got[:, at] += (lines @ weights.astype(lines.real.dtype)).T
+                size[:, at] += (np.abs(lines) @ np.abs(weights).astype(lines.real.dtype)).T
         self._prove(signs, weights, got * signs[:, None], size * np.abs(signs)[:, None])
 
     def _prove(self, signs: Numbers, weights: Numbers, got: Numbers, size: Numbers) -> None:
-        seed = np.zeros((self.count, self.ask.m // self.count))
-        np.add.at(seed.T, self.rows, weights[:, None] * signs)
-        arrays = self.arrays
-        pulled = self.sweeps.sweep(arrays.from_numpy(seed.reshape(1, -1), self.ask.y), "certificate", plain=True)
+        alone = np.bincount(self.rows, weights, self.ask.m // self.count)
+        seed, arrays = np.outer(signs, alone).reshape(1, -1), self.arrays
+        pulled = self.sweeps.sweep(arrays.from_numpy(seed, self.ask.y), "certificate", plain=True)
         if pulled is None:
             return
         if self.shared:
             got, size = got.sum(0, keepdims=True), size.sum(0, keepdims=True)
         expected = arrays.numpy(pulled).reshape(len(got), -1)[:, self.columns]
-        finite = np.isfinite(got) & np.isfinite(expected)
-        scale = max(float(np.max(one, initial=0.0, where=finite)) for one in (size, np.abs(expected)))
-        off = float(np.max(np.abs(got - expected), initial=0.0, where=finite))
+        off, scale = _apart(got, expected, size)
         if off > tolerance(self.ask) * scale:
             raise mixed(f"a pull with random signs for the samples differs by {off / scale:.1e} of its size")
 
@@ -160,6 +158,23 @@ class Batched:
 
     def _dtype(self) -> Any:
         return self.arrays.numpy(self.arrays.zeros((0,), self.ask.x.values[0])).dtype
+
+
+def _combined(weights: Numbers, lines: Numbers) -> Numbers:
+    """(count, across) = (k,) @ (k, count, across)."""
+    found: Numbers = weights.astype(lines.real.dtype) @ lines.reshape(len(lines), -1)
+    return found.reshape(lines.shape[1:])
+
+
+def _apart(got: Numbers, expected: Numbers, size: Numbers) -> tuple[float, float]:
+    """How far two answers are apart where both are finite, and the size of what they were made from."""
+    off, seen = np.abs(got - expected), np.abs(expected)
+    most, scale = float(off.max(initial=0.0)), max(float(size.max(initial=0.0)), float(seen.max(initial=0.0)))
+    if np.isfinite(most + scale):
+        return most, scale
+    finite = np.isfinite(off)
+    scale = max(float(np.max(one, initial=0.0, where=finite)) for one in (size, seen))
+    return float(np.max(off, initial=0.0, where=finite)), scale
 
 
 def no_axis_of_samples(letter: str, alone: tuple[int, ...], batched: tuple[int, ...], count: int) -> WrongShape:

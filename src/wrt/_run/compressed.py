@@ -45,6 +45,7 @@ class Passes:
     certificate: Certificate
     extras: Extras | None = None
     mended: str = ""
+    whole: Array | None = None
 
     @property
     def finite(self) -> bool:
@@ -52,13 +53,12 @@ class Passes:
 
     def dense(self) -> Array:
         """The (m, n) Jacobian, every entry where it belongs and exact zeros elsewhere."""
+        if self.whole is not None:
+            return self.whole
         give_back(self.ask)
-        arrays, compression = self.ask.y.record.backend.arrays, self.plan.compression
-        like = self.ask.x.values[0]
-        if "places" not in self.plan.kept:
-            self.plan.kept["places"] = _written_out(self.ask, compression.places, like)
+        arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
         values = arrays.reshape(self.array, (-1,))
-        found = arrays.scatter((self.ask.m, self.ask.n), self.plan.kept["places"], values, like)
+        found = arrays.scatter((self.ask.m, self.ask.n), places_of(self.ask, self.plan), values, like)
         if self.extras is None:
             return found
         return arrays.place(found, (self.extras.rows, self.extras.columns), arrays.from_numpy(self.extras.values, like))
@@ -117,6 +117,13 @@ def _like(pattern: csr_array, values: npt.NDArray[Any]) -> csr_array:
     made = copy(pattern)
     made.data, made.indices, made.indptr = values, pattern.indices.copy(), pattern.indptr.copy()
     return made
+
+
+def places_of(ask: Ask, plan: Compressed) -> Array:
+    """Where each slot of the passes belongs in the flat (m, n)."""
+    if "places" not in plan.kept:
+        plan.kept["places"] = _written_out(ask, plan.compression.places, ask.x.values[0])
+    return plan.kept["places"]
 
 
 def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:

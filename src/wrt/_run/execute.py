@@ -28,15 +28,33 @@ from wrt._run.unplanned import shown, unplanned
 class Answer:
     """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran.
 
-    The report may be a function that writes it: most are never read.
+    The report may be a function that writes it: most are never read. So may the array be, where `shaped`, the answer in
+    the shape of the question, is there already: another shape may take a copy.
     """
 
-    __slots__ = ("_report", "array", "connected")
+    __slots__ = ("_array", "_report", "connected", "shaped")
 
-    def __init__(self, array: Array, connected: bool, report: Report | Callable[[], Report]) -> None:
-        self.array = array
+    def __init__(
+        self,
+        array: Array | Callable[[], Array],
+        connected: bool,
+        report: Report | Callable[[], Report],
+        shaped: Array | None = None,
+    ) -> None:
+        self._array = array
         self.connected = connected
         self._report = report
+        self.shaped = shaped
+
+    @property
+    def array(self) -> Array:
+        if self.shaped is not None and callable(self._array):
+            self._array = self._array()
+        return self._array
+
+    @array.setter
+    def array(self, array: Array) -> None:
+        self._array, self.shaped = array, None
 
     @property
     def report(self) -> Report:
@@ -72,7 +90,8 @@ def reached(ask: Ask) -> Answer | None:
         return _told(straight.found)
     known = again(ask)
     if known is not None:
-        return Answer(known[0], True, known[1])
+        flat = partial(arrays.reshape, known.found, (ask.m, ask.n))
+        return Answer(flat, True, known.report, shaped=known.found)
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)

@@ -10,32 +10,49 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Direct
-from wrt._core.protocol import Array, Linear
+from wrt._core.plan import Compressed, Direct
+from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import certify
 from wrt._run.direct import Swept
 from wrt._run.options import DEFAULT, current
 
-BEFORE = "by one unbatched pull, when this was asked first,"
+Form = Literal["dense", "passes"]
+DENSE: Form = "dense"
 
 
 class Known(NamedTuple):
-    """A question that was answered in one call, and proven."""
+    """A question that was answered in one call, and proven.
 
-    linear: Linear
-    plan: Direct
+    `run` makes that call again: it gives the answer in the shape of the question, or `Passes`.
+    """
+
+    plan: Direct | Compressed
+    step: Step
     certificate: Certificate
-    run: Callable[[], Array]
+    run: Callable[[], Any]
+
+    def report(self, seconds: float) -> Report:
+        """What there is to tell when it was asked again."""
+        certificate = replace(self.certificate, probe=f"{self.certificate.probe}, when this was asked first,")
+        step = replace(self.step, seconds=seconds)
+        return Report(self.plan.strategy, self.plan.because, [step], certificate=certificate)
+
+
+class Again(NamedTuple):
+    """What the program of a question that was asked before gave, and how to tell of it."""
+
+    found: Any
+    report: Callable[[], Report]
 
 
 def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
     """All rows or columns, proven; None where the backend has no such program, or its answer is not plainly right."""
-    if not hasattr(linear, "block") or ask.m == 1 or not current().certify or not _ordinary(ask):
+    if not hasattr(linear, "block") or ask.m == 1 or not current().certify or not ordinary(ask):
         return None
     if answer_bytes(ask) >= SMALL:  # one program would hold the answer twice: a large one is written chunk by chunk
         return None
@@ -43,60 +60,53 @@ def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept
     found = linear.block(None if ask.rows.everything else ask.rows.positions, plan.way, ask.m)
     if found is None:
         return None
-    array, run = found
-    told, took = Report(), time.perf_counter() - began
-    certificate = certify(ask, linear, array, told)
-    if not (certificate and certificate.finite):  # not finite, nothing but zeros, or wrong: looked at elsewhere
+    arrays, (made, run) = ask.y.record.backend.arrays, found
+    array = arrays.reshape(made, (ask.m, ask.n))
+    pulls, took = plan.way == "pull", time.perf_counter() - began
+    what, count, rung = ("rows", ask.m, linear.pull_rungs[0]) if pulls else ("columns", ask.n, linear.push_rungs[0])
+    told = Report(plan.strategy, plan.because, [Step(what, plan.way, rung, count, 1, took)])
+    told.certificate = certify(ask, linear, array, told)
+    if not (told.certificate and told.certificate.finite):  # not finite, all zero, or wrong: looked at elsewhere
         return None
-    known = Known(linear, plan, certificate, run)
-    _tell(report, known, ask.m, ask.n, took)
-    report.steps.extend(told.steps)
-    if ask.rows.everything and not ask.x.notes:
-        ask.y.record.asked_before[_key(ask)] = known  # type: ignore[attr-defined]
+    report.take(told)
+    if run is not None:
+        remember(ask, DENSE, Known(plan, told.steps[0], told.certificate, run))
     return Swept(array, plan.way, True)
 
 
-def again(ask: Ask) -> tuple[Array, Callable[[], Report]] | None:
+def remember(ask: Ask, form: Form, known: Known) -> None:
+    """Answer it by the same program next time."""
+    before = getattr(ask.y.record, "asked_before", None)
+    if before is not None and ask.rows.everything and not ask.x.notes and current() is DEFAULT and ordinary(ask):
+        before[_key(ask, form)] = known
+
+
+def again(ask: Ask, form: Form = DENSE) -> Again | None:
     """The answer to a question that was answered in one call before, and how to tell of it; None for any other.
 
     The program and its numbers are those that were proven, so the proof holds for what it returns.
     """
     before = getattr(ask.y.record, "asked_before", None)
-    if not before or current() is not DEFAULT or not ask.rows.everything or not _ordinary(ask):
+    if not before or current() is not DEFAULT or not ask.rows.everything or not ordinary(ask):
         return None
-    known = before.get(_key(ask))
+    known = before.get(_key(ask, form))
     if known is None:
         return None
     ask.y.record.ready(ask.y, ask.x)
     began = time.perf_counter()
     try:
-        array = known.run()
+        found = known.run()
     except Exception:  # no memory, an array that was given away: those who can tell are asked
-        del before[_key(ask)]
+        del before[_key(ask, form)]
         return None
-    return array, partial(_retold, known, ask.m, ask.n, time.perf_counter() - began)
+    return Again(found, partial(known.report, time.perf_counter() - began))
 
 
-def _retold(known: Known, m: int, n: int, seconds: float) -> Report:
-    report = Report()
-    _tell(report, known, m, n, seconds)
-    report.certificate = replace(known.certificate, probe=BEFORE)
-    return report
+def _key(ask: Ask, form: Form) -> tuple[Any, Any, Form]:
+    return ask.y.key, ask.x.parts[0].value.key, form
 
 
-def _tell(report: Report, known: Known, m: int, n: int, seconds: float) -> None:
-    linear, plan = known.linear, known.plan
-    pulls = plan.way == "pull"
-    what, count, rung = ("rows", m, linear.pull_rungs[0]) if pulls else ("columns", n, linear.push_rungs[0])
-    report.strategy, report.because, report.certificate = plan.strategy, plan.because, known.certificate
-    report.steps.append(Step(what, plan.way, rung, count, 1, seconds))
-
-
-def _key(ask: Ask) -> tuple[Any, Any]:
-    return ask.y.key, ask.x.parts[0].value.key
-
-
-def _ordinary(ask: Ask) -> bool:
+def ordinary(ask: Ask) -> bool:
     """Whether all of one real Value is asked about."""
     arrays, part = ask.y.record.backend.arrays, ask.x.parts[0]
     if len(ask.x.parts) > 1 or part.into is not None or part.component or not part.elements.everything:

@@ -32,6 +32,7 @@ from wrt._run.cone import may_be_local, sweep_cone
 from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
+from wrt._run.one_program import sweep_program
 from wrt._run.options import current
 from wrt._run.sweeps import Sweeps
 from wrt._sparsity.compose import composed
@@ -70,7 +71,7 @@ def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     patch = sweep_cone(ask, linear, report) if may_be_local(ask) else None
     if patch is not None or not worth_planning(ask):
         return patch
-    found = Planned(ask, linear, report).answer()
+    found = Planned(ask, linear, report, dense=True).answer()
     if found is None or isinstance(found, Swept):
         return found
     return Swept(found.dense(), "pull", found.finite)
@@ -79,8 +80,9 @@ def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
 class Planned:
     """One question on its way through the strategies."""
 
-    def __init__(self, ask: Ask, linear: Linear, report: Report) -> None:
+    def __init__(self, ask: Ask, linear: Linear, report: Report, *, dense: bool = False) -> None:
         self.ask = ask
+        self.dense = dense
         self.linear = linear
         self.report = report
         self.sweeps = Sweeps(ask, linear, report)
@@ -155,8 +157,9 @@ class Planned:
                 yield through
             if self.flow.mixed:
                 return
-        can_push = self.flow is not None and bool(self.linear.push_rungs)
-        push_cost = self.flow.push_cost if can_push and self.flow is not None else math.inf
+        can_push = bool(self.linear.push_rungs)
+        told = self.flow if self.flow is not None else self.linear
+        push_cost = getattr(told, "push_cost", math.inf) if can_push else math.inf
         better, samples = structured(self.ask, self._support, self._direct(), push_cost)
         if better is not None:
             yield better
@@ -212,7 +215,10 @@ class Planned:
         if isinstance(plan, Compressed):
             operations = plan.kept.get("operations") or (16 if self.flow is None else len(self.flow.sizes))
             plan.kept["operations"] = operations
-            return sweep_compressed(
+            program = sweep_program(
+                self.ask, self.linear, plan, self.report, operations=operations, dense=self.dense
+            )
+            return program or sweep_compressed(
                 self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations
             )
         if isinstance(plan, Cut):
@@ -255,6 +261,9 @@ class Planned:
 
     def _support(self, rows: Positions) -> npt.NDArray[np.bool_]:
         """Where some rows are nonzero; a NaN counts. Where batches are trusted, the probe travels with them."""
+        told = self._told(rows)
+        if told is not None:
+            return told
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
         joined = trusted(ask)
         found = self.sweeps.rows(rows, "sampled rows" + ", and the probe" * joined, *([probe_of(ask)] if joined else []))
@@ -264,6 +273,14 @@ class Planned:
             found, self.expected = found[:-1], found[-1:]
         result: npt.NDArray[np.bool_] = arrays.numpy(found != 0)
         return result
+
+    def _told(self, rows: Positions) -> npt.NDArray[np.bool_] | None:
+        """The same from the operations on the way, without a pass; None where the backend cannot tell."""
+        reach, part = getattr(self.linear, "reach", None), self.ask.x.parts[0]
+        if reach is None or len(self.ask.x.parts) > 1 or part.into is not None or part.component:
+            return None
+        found: npt.NDArray[np.bool_] | None = reach(self.ask.rows.positions[rows])
+        return found if found is None or part.elements.everything else found[:, part.elements.positions]
 
 
 def trusted(ask: Ask) -> bool:

@@ -15,11 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from wrt._backends.jax import compat
 from wrt._backends.jax.seeds import OneHot, native, on_cpu
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 Array = Any
+COPIED = 2**16  # bytes that JAX may copy to give an array another shape; NumPy needs no copy
 
 
 # One compiled call each: an operation of JAX outside `jit` takes five times as long to set up.
@@ -27,6 +29,12 @@ _reshape = jax.jit(jnp.reshape, static_argnums=1)
 _transpose = jax.jit(jnp.transpose)
 _all_finite = jax.jit(lambda array: jnp.isfinite(array).all())
 _take = jax.jit(partial(jnp.take, mode="clip"), static_argnums=2)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _scatter(shape: Shape, dtype: Any, index: Array, values: Array) -> Array:
+    flat = jnp.zeros(math.prod(shape), dtype).at[index]
+    return flat.set(values.astype(dtype), unique_indices=True, mode="promise_in_bounds").reshape(shape)
 
 
 @cache
@@ -108,7 +116,11 @@ class JaxArrays:
         if isinstance(array, np.ndarray):  # what the user gets is an array of JAX, whatever it was computed with
             return jax.device_put(array.reshape(shape))
         same = len(shape) == array.ndim and all(n in (-1, had) for n, had in zip(shape, array.shape, strict=True))
-        return array if same else _reshape(array, tuple(shape))
+        if same:
+            return array
+        if array.nbytes > COPIED and on_cpu() and compat.at_home(array):
+            return jax.device_put(np.asarray(array).reshape(shape), may_alias=True)
+        return _reshape(array, tuple(shape))
 
     def transpose(self, array: Array) -> Array:
         return array.T if isinstance(array, np.ndarray) else _transpose(array)
@@ -125,17 +137,16 @@ class JaxArrays:
         return jnp.concatenate(whole, axis)
 
     def index(self, positions: Positions, like: Value) -> Array:
-        return jnp.asarray(np.asarray(positions))
+        return np.asarray(positions)
 
     def found(self, mask: Array) -> Array:
         return jnp.flatnonzero(mask)
 
     def gather(self, array: Array, index: Array) -> Array:
-        return jnp.take(array, index, mode="clip")
+        return _take(array, index, None)
 
     def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
-        flat = jnp.zeros(int(np.prod(shape)), like.dtype).at[index].set(values.astype(like.dtype))
-        return flat.reshape(shape)
+        return _scatter(tuple(shape), np.dtype(like.dtype), index, values)
 
     def sum_at(self, size: int, index: Array, values: Array) -> Array:
         if not on_cpu():

@@ -36,16 +36,16 @@ class Blocks:
     def __init__(self, linear: JaxLinear) -> None:
         self.linear = linear
 
-    def __call__(self, rows: Positions | None, way: Way, count: int) -> tuple[Array, Callable[[], Array]] | None:
-        """The `count` rows at these positions (None: all of them), and the program that made them.
+    def __call__(self, rows: Positions | None, way: Way, count: int) -> tuple[Array, Callable[[], Array] | None] | None:
+        """The `count` rows at these positions (None: all of them, in y's own shape), and the program that made them.
 
-        None where no such program can be had.
+        The program is None while it is not compiled yet: it will round otherwise. None where it cannot be had at all.
         """
         if not self._fits(way, count):
             return None
         try:
-            run = self._by_rows(rows) if way == "pull" else self._by_columns(rows)
-            return run(), run
+            program, given = self._by_rows(rows) if way == "pull" else self._by_columns(rows)
+            return program(*given), partial(program, *given) if program.compiled else None
         except Exception:  # an operation without a rule for batches: other ways are left
             return None
 
@@ -57,15 +57,20 @@ class Blocks:
         lines = rows if way == "pull" else x.size
         return bool(lines * max(y.size, x.size) * np.dtype(y.dtype).itemsize <= MOST_BYTES)
 
-    def _by_rows(self, rows: Positions | None) -> Callable[[], Array]:
-        leaves, structure = jax.tree.flatten(self.linear.linearized())
+    def _by_rows(self, rows: Positions | None) -> tuple[Later, Sequence[Any]]:
+        leaves, structure = _laid_open(self.linear)
         y = self.linear.y
         places = jax.device_put(np.arange(y.size) if rows is None else rows)
-        return partial(_rows(structure, y.shape, y.dtype), places, *leaves)
+        return _rows(structure, y.shape, y.dtype, rows is None), (places, *leaves)
 
-    def _by_columns(self, rows: Positions | None) -> Callable[[], Array]:
-        program = _columns(self.linear.segment.template)
-        return partial(program, *jax.device_put((rows, *self.linear.numbers())))
+    def _by_columns(self, rows: Positions | None) -> tuple[Later, Sequence[Any]]:
+        return _columns(self.linear.segment.template), jax.device_put((rows, *self.linear.numbers()))
+
+
+def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
+    """What a pull keeps, where programs run, and how it hangs together."""
+    leaves, structure = jax.tree.flatten(linear.linearized())
+    return jax.device_put(leaves), structure
 
 
 class Row:
@@ -74,20 +79,20 @@ class Row:
     __slots__ = ("leaves", "program")
 
     def __init__(self, linear: JaxLinear) -> None:
-        leaves, structure = jax.tree.flatten(linear.linearized())
-        self.leaves: list[Array] = leaves
+        self.leaves, structure = _laid_open(linear)
         self.program = _row(structure, linear.y.shape, linear.y.dtype)
 
     def __call__(self, position: int) -> Array:
         """In x's own shape."""
         try:
-            return self.program(position, *self.leaves)
+            found = self.program(position, *self.leaves)
+            return found if self.program.compiled else jax.device_put(found)
         except Exception as error:
             raise said(error) from error
 
 
 @lru_cache(maxsize=256)
-def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
+def _row(structure: Any, shape: Shape, dtype: Any) -> Later:
     def program(place: Array, *leaves: Array) -> Array:
         return adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))[0]
 
@@ -95,19 +100,19 @@ def _row(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=256)
-def _rows(structure: Any, shape: Shape, dtype: Any) -> Callable[..., Any]:
+def _rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Later:
     """The rows at some places, from what a pull keeps."""
 
     def program(places: Array, *leaves: Array) -> Array:
         pull = jax.tree.unflatten(structure, leaves)
         (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(places)
-        return block.reshape(len(places), -1)
+        return block.reshape(*shape, *block.shape[1:]) if everything else block
 
     return Later(program)
 
 
 @lru_cache(maxsize=256)
-def _columns(template: Template) -> Callable[..., Any]:
+def _columns(template: Template) -> Later:
     """All columns, and of them the rows at some places."""
 
     def program(places: Array | None, xs: Sequence[Array], others: Sequence[Array]) -> Array:
@@ -116,7 +121,9 @@ def _columns(template: Template) -> Callable[..., Any]:
         def column(place: Array) -> Array:
             return jax.jvp(lambda x: template([x], others), (x,), (written_out(place, x.shape, x.dtype),))[1]
 
-        columns = jax.vmap(column)(jnp.arange(x.size)).reshape(x.size, -1)
-        return (columns if places is None else columns[:, places]).astype(x.dtype).T
+        columns = jax.vmap(column)(jnp.arange(x.size)).astype(x.dtype)  # (n, *y.shape)
+        if places is not None:
+            return columns.reshape(x.size, -1)[:, places].T
+        return jnp.moveaxis(columns, 0, -1).reshape(*columns.shape[1:], *x.shape)
 
     return Later(program)

@@ -151,6 +151,11 @@ def underneath(tracer: Any) -> Any:
     return getattr(tracer, "primal", None) if isinstance(tracer, (ad.JVPTracer, ad.LinearizeTracer)) else None
 
 
+def at_home(array: Any) -> bool:
+    """Whether an array lies where arrays go that nobody sends anywhere."""
+    return jax.config.jax_default_device is None and array.devices() == {jax.local_devices()[0]}
+
+
 @cache
 def is_differentiable(dtype: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, jax.numpy.inexact))

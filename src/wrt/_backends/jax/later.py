@@ -36,26 +36,34 @@ class Later:
     """`jax.jit(function)`, with the first calls interpreted.
 
     Those that share a `heat` are compiled from the same question on; without one, each call counts as a question.
+    Once `compiled` it stays so: the same numbers give the same answer from then on.
     """
 
-    __slots__ = ("_alone", "_jitted", "_static", "heat")
+    __slots__ = ("_alone", "_jitted", "_static", "compiled", "heat")
 
     def __init__(self, function: Callable[..., Any], heat: Heat | None = None, static: tuple[int, ...] = ()) -> None:
         self._jitted = jax.jit(function, static_argnums=static)
         self._static = static
         self._alone = heat is None
         self.heat = heat or Heat()
+        self.compiled = False
 
     def __call__(self, *given: Any) -> Any:
+        if self.compiled:
+            return self._jitted(*given)
         self.heat.asked += self._alone
-        return self._jitted(*given) if self.heat.hot else self._interpreted(given)
+        return self._compiled(given) if self.heat.hot else self._interpreted(given)
+
+    def _compiled(self, given: tuple[Any, ...]) -> Any:
+        self.compiled = True
+        return self._jitted(*given)
 
     def _interpreted(self, given: tuple[Any, ...]) -> Any:
         traced = self._jitted.trace(*given)
         program = traced.jaxpr
         leaves = jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
         if len(leaves) != len(program.jaxpr.invars) or not pays(program.jaxpr):
-            return self._jitted(*given)
+            return self._compiled(given)
         began = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is looked at by whoever asked
             found = evaluate(program.jaxpr, program.consts, leaves)

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
-from wrt._backends.jax import compat, segment
+from wrt._backends.jax import compat, reach, segment
 from wrt._backends.jax.block import Blocks, Row
+from wrt._backends.jax.kinds import Marks
 from wrt._backends.jax.program import Op, between
 from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
 from wrt._backends.jax.seeds import OneHot, native, on_cpu
+from wrt._backends.jax.together import Together, together
+from wrt._core.index import Positions
+from wrt._core.pattern import Way
 from wrt._core.protocol import CannotBatch
 from wrt._core.value import Value
 
@@ -26,10 +31,13 @@ ONE_BY_ONE = "one by one"
 COLUMNS = "forward mode, column by column"
 TRANSPOSED = "transposed pull"
 CHUNK = 128
+PUSH_COST = 0.75  # next to a pull: what moves numbers forward is read in place, backward it is padded and added up
 
 
 class JaxLinear:
     """The derivative of one Value with respect to others; what a pull needs is kept from the first one on."""
+
+    push_cost = PUSH_COST
 
     def __init__(self, record: JaxRecord, y: Value, xs: Sequence[Value]) -> None:
         self.record = record
@@ -89,6 +97,18 @@ class JaxLinear:
             return None
         with in_our_words():
             return Row(self)
+
+    def reach(self, rows: Positions) -> Marks | None:
+        """(rows, n): where these rows of a single x can be nonzero; None where not every operation tells."""
+        if len(self.live) != 1 or len(self.xs) != 1:
+            return None
+        return reach.reach(self.ops, self.y.key, self.xs[0].key, rows)
+
+    def passes(
+        self, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way, places: Array | None
+    ) -> Together | None:
+        """Lines of one color swept together, and a probe, as one program; see `together.py`."""
+        return together(self, color, probes, way, places)
 
     def linearized(self) -> Any:
         if self._pull is None:

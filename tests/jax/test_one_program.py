@@ -1,0 +1,146 @@
+"""Lines swept together and their proof as one program: right, proven, compiled once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import wrt
+from wrt import d
+from wrt._backends.jax import later
+from wrt._backends.jax.kinds import RULES
+from wrt._planner import warm
+from wrt._run import planned
+
+
+def burgers(u):
+    inner = 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) - u[1:-1] * (u[2:] - u[:-2])
+    return jnp.concatenate([u[:1], inner, u[-1:]])
+
+
+def brusselator(z):
+    def laplace(a):
+        return jnp.roll(a, 1, 0) + jnp.roll(a, -1, 0) + jnp.roll(a, 1, 1) + jnp.roll(a, -1, 1) - 4 * a
+
+    u, v = z[0], z[1]
+    return jnp.stack([1 + u * u * v - 4 * u + 0.1 * laplace(u), 3 * u - u * u * v + 0.1 * laplace(v)])
+
+
+def samples(x):
+    w = jnp.asarray(np.random.default_rng(3).normal(size=(8, 8)))
+    return jnp.tanh(x @ w.astype(x.dtype))
+
+
+@jax.custom_batching.custom_vmap
+def twice(g):
+    return 2 * g
+
+
+@twice.def_vmap
+def wrong_in_a_batch(size, batched, g):
+    return 3 * g, batched[0]  # alone it doubles, in a batch it triples
+
+
+@jax.custom_vjp
+def doubled(x):
+    return 2 * x
+
+
+doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (twice(g),))
+
+PROBLEMS = {"burgers": (burgers, (120,)), "brusselator": (brusselator, (2, 12, 12)), "samples": (samples, (16, 8))}
+
+
+@pytest.fixture(autouse=True)
+def planned_anew(monkeypatch):
+    warm.forget()
+    monkeypatch.setattr(planned, "QUICK", 0)
+    monkeypatch.setattr(later, "FEW", 0)  # compiled at once
+
+
+def asked(t):
+    return d(t.output) / d(t.inputs[0])
+
+
+def truth_of(f, x):
+    return np.asarray(jax.jit(jax.jacrev(f))(x)).reshape(x.size, x.size)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_first_and_later_answers_are_those_of_a_row_loop(name):
+    f, shape = PROBLEMS[name]
+    with jax.enable_x64(True):
+        x = jnp.asarray(np.random.default_rng(0).normal(size=shape))
+        t = wrt.trace(f, x)
+        truth = truth_of(f, x)
+        for words in (" of the batch", "asked first"):
+            J = asked(t)
+            np.testing.assert_allclose(np.asarray(J.value).reshape(truth.shape), truth, atol=1e-13)
+            assert J.value.shape == (*shape, *shape)
+            assert J.T.value.shape == (*shape, *shape)
+            assert J.certificate.passed
+            assert words in str(J.explain())
+        for _ in range(2):
+            J = asked(t)
+            np.testing.assert_allclose(J.sparse().toarray(), truth, atol=1e-13)
+            assert J.explain().to_dict()["passes"] <= 18
+            np.testing.assert_allclose(np.asarray(J.diagonal()).reshape(-1), np.diag(truth), atol=1e-13)
+
+
+def test_a_program_that_was_interpreted_is_proven_again_when_it_is_compiled(monkeypatch):
+    monkeypatch.setattr(later, "FEW", 2)
+    f = lambda x: burgers(x) * 0.5
+    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
+    truth, t = truth_of(f, x), wrt.trace(f, x)
+    told = []
+    for _ in range(5):
+        J = asked(t)
+        np.testing.assert_allclose(J.sparse().toarray(), truth, atol=1e-5)
+        told.append("asked first" in str(J.explain()))
+    assert not any(told[:3])
+    assert told[-1]
+
+
+def test_the_next_run_of_the_same_code_is_proven_again_and_compiles_nothing(caplog):
+    first, second = (jnp.asarray(np.random.default_rng(k).normal(size=120), "float32") for k in (0, 1))
+    for _ in range(3):
+        asked(wrt.trace(burgers, first)).value
+    truth = truth_of(burgers, second)
+    with jax.log_compiles():
+        J = asked(wrt.trace(burgers, second))
+        np.testing.assert_allclose(J.value, truth, atol=1e-5)
+    assert "Compiling" not in caplog.text
+    assert "one more column of the batch" in str(J.explain())
+
+
+def test_a_wrong_batching_rule_in_a_stencil_is_found_by_the_unbatched_pull():
+    x = jnp.linspace(0.5, 1.5, 120)
+    J = asked(wrt.trace(lambda x: doubled(burgers(x)), x))
+    np.testing.assert_allclose(J.value, 2 * truth_of(burgers, x), atol=1e-5)
+    assert J.certificate.passed
+
+
+def test_a_pattern_that_misses_a_neighbor_is_found_by_the_probe(monkeypatch):
+    whole = RULES["slice"]
+
+    def forgetful(op):
+        (marks,) = whole(op)
+        return [marks & (op.params["start_indices"][0] != 2)]  # u[2:] is forgotten
+
+    monkeypatch.setitem(RULES, "slice", forgetful)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
+    J = asked(wrt.trace(burgers, x))
+    np.testing.assert_allclose(J.value, truth_of(burgers, x), atol=1e-5)
+    assert J.certificate.passed
+    assert J.explain().to_dict()["passes"] > 4
+
+
+def test_an_entry_that_is_not_finite_is_swept_alone():
+    x = jnp.linspace(0.0, 1.0, 120)
+    J = asked(wrt.trace(lambda x: burgers(jnp.sqrt(x)), x))
+    found = np.asarray(J.value)
+    assert not np.isfinite(found[:3, 0]).all()
+    assert np.isfinite(found[:, 1:]).all()
+    assert not found[5:, 0].any()

@@ -62,6 +62,15 @@ def test_what_a_write_saves_of_the_memory_it_writes_is_copied(required, later):
     assert torch.allclose((d(h) / d(x)).value, expected, atol=1e-14, rtol=0)
 
 
+def test_why_tells_that_torch_alone_would_refuse_such_a_write():
+    x = float64(0.5, 2.0).requires_grad_()
+    with wrt.record():
+        h = x * 1
+        h[:1].mul_(h[1])
+        y = h.sum()
+    assert [finding.cause for finding in wrt.why(y, x)] == ["inplace_saved_tensor"]
+
+
 def test_an_index_may_be_changed_after_its_use():
     x, k = float64(0.5, 2.0, 3.0).requires_grad_(), torch.tensor([0, 2])
     with wrt.record():

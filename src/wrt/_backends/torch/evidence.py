@@ -264,7 +264,7 @@ class TorchEvidence:
             if box is None or box.operation not in on_path or any(at <= number for at in done):
                 continue
             reader, writer = on_path[box.operation], self.graph.nodes[number]
-            if reader.id != number and self._needed(reader, box.tensor):
+            if self._needed(reader, box.tensor):
                 words = f"{reader.op} at {reader.where} kept a tensor for its backward, and {writer.op} wrote over it"
                 target = self.graph.producer(writer.inputs[0]) if writer.inputs else None
                 hidden = target is not None and target.op == "data"  # autograd does not notice, and uses the new numbers

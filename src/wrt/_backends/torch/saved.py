@@ -105,8 +105,11 @@ class Saved:
         before = [(tensor, _version(tensor)) for tensor in written]
 
         def pack(tensor: Tensor) -> Box:
-            about = any(_version(target) == version and _shares_memory(tensor, target) for target, version in before)
-            return self.pack(tensor.detach().clone() if about else tensor)
+            if not any(_version(target) == version and _shares_memory(tensor, target) for target, version in before):
+                return self.pack(tensor)
+            box = self.pack(tensor.detach().clone())
+            self.overwritten.append(Overwritten(weakref.ref(box), box.operation))
+            return box
 
         try:
             with torch.autograd.graph.saved_tensors_hooks(pack, self.unpack):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import wrt
 from wrt._backends.jax.interpreted.evaluate import RULES, evaluate, known, pays
 from wrt._backends.jax.later import ENOUGH, FEW, Heat, Later
 
@@ -23,8 +24,9 @@ def harnesses() -> dict[str, list[Any]]:
         from jax._src.internal_test_util import test_harnesses
     found: dict[str, list[Any]] = defaultdict(list)
     for harness in test_harnesses.all_harnesses:
-        if harness.group_name in RULES:
-            found[harness.group_name].append(harness)
+        name = harness.group_name.replace("_", "-") if harness.group_name.startswith("scatter") else harness.group_name
+        if name in RULES:
+            found[name].append(harness)
     return {name: ones[:: max(1, len(ones) // EACH)] for name, ones in found.items()}
 
 
@@ -87,6 +89,8 @@ OTHERS: dict[str, Any] = {
     "layer norm": lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5),
     "negative padding": lambda x: jax.lax.pad(x, 9.0, [(-1, 2, 0), (1, -2, 1), (-3, 1, 2)]),
     "beyond the edge": lambda x: jax.lax.dynamic_slice(x, (1, 9, -5), (1, 2, 2)),
+    "fancy indices": lambda x: x[jnp.array([0, 1, 1]), :, jnp.array([3, 0, -1])],
+    "rows written": lambda x: jnp.asarray(x).at[:, jnp.array([2, 0])].set(7.0).at[1, 1].add(x[0, 0]).at[:, :, 9].add(1.0),
     "einsum": lambda x: jnp.einsum("abc,dbc->dab", x, x),
     "strided, dilated convolution": lambda x: jax.lax.conv_general_dilated(
         x[None], jnp.ones((4, 2, 2, 2)) * X[0, 0, 0], (2, 1), [(1, 2), (0, 3)], (2, 1), (1, 2)),
@@ -112,6 +116,20 @@ def test_derivatives_of_a_small_network_with_convolutions(derive: Any) -> None:
     program = jax.make_jaxpr(derive(network))(X)
     (found,) = evaluate(program.jaxpr, program.consts, [X])
     close(found, derive(network)(X))
+
+
+def test_values_that_are_only_moved_need_no_compiler(caplog: pytest.LogCaptureFixture) -> None:
+    def run(x: Any) -> Any:
+        turned = jnp.flip(x.T, 0)
+        return jnp.concatenate([turned, turned[:1]]).astype(jnp.float32)
+
+    x = jax.device_put(X[:, :, 1])
+    t = wrt.trace(run, x)
+    with jax.log_compiles():
+        value = t["turned"].value
+        assert not [record for record in caplog.records if record.getMessage().startswith("Compiling")]
+    assert isinstance(value, jax.Array)
+    np.testing.assert_array_equal(value, np.flip(X[:, :, 1].T, 0))
 
 
 def test_a_program_without_rules_or_with_much_work_is_left_to_the_compiler() -> None:

@@ -128,7 +128,8 @@ def places_of(ask: Ask, plan: Compressed) -> Array:
 
 def _written_out(ask: Ask, tables: Tables, like: Value) -> Array:
     """The sum of tables as one flat index, added up where the array will live."""
-    return ask.y.record.backend.arrays.reshape(_summed(ask, tables, like), (-1,))
+    summed = _summed(ask, tables, like)
+    return summed.reshape(-1) if isinstance(summed, np.ndarray) else ask.y.record.backend.arrays.reshape(summed, (-1,))
 
 
 def _summed(ask: Ask, tables: Tables, like: Value) -> Array:
@@ -137,6 +138,8 @@ def _summed(ask: Ask, tables: Tables, like: Value) -> Array:
     if math.prod(np.broadcast_shapes(*(table.shape for table in tables))) <= TABLE:
         return arrays.index(np.asarray(sum(tables)), like)
     sent = arrays.index(np.concatenate([table.reshape(-1) for table in tables]), like)  # all in one transfer
+    if isinstance(sent, np.ndarray):
+        return np.asarray(sum(tables))
     ends = np.cumsum([0, *(table.size for table in tables)]).tolist()
     parts = [arrays.reshape(sent[a:b], table.shape) for (a, b), table in zip(pairwise(ends), tables, strict=True)]
     found = parts[0]

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import config, core, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
@@ -46,7 +47,9 @@ def canonical(thing: Any) -> Any:
     if isinstance(thing, jax.Array):
         return thing
     with core.eval_context():
-        return jax.numpy.array(thing)  # a copy: what the user writes into an array of NumPy later is not ours
+        if isinstance(thing, (bool, int, float, complex, np.ndarray, np.generic)):  # a copy: the user may write into it
+            return jax.device_put(np.array(thing))
+        return jax.numpy.array(thing)
 
 
 def only_probing() -> bool:

@@ -6,8 +6,12 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
 from wrt._backends.jax import compat
 from wrt._backends.jax.flow import NONE, through
+from wrt._backends.jax.interpreted.evaluate import moved
+from wrt._backends.jax.seeds import on_cpu
 from wrt._core.where import Where, place, user_files
 
 
@@ -96,8 +100,19 @@ class Program:
         """Run an operation, and before it what it needs."""
         with compat.outside():
             for op in self._needed(last):
-                found = op.apply([self.values[v] for v in op.inputs])
+                given = [self.values[v] for v in op.inputs]
+                found = self._moved(op, given) or op.apply(given)
                 self.values.update(zip(op.outputs, found, strict=True))
+
+    def _moved(self, op: Op, given: Sequence[Any]) -> list[Any] | None:
+        """What NumPy gives, bit by bit the same: compiling takes a thousand times as long as moving some numbers."""
+        if not on_cpu() or any(len(array.devices()) > 1 for array in given):
+            return None
+        made = moved(op.primitive, op.params, given, [v.aval for v in op.outputs])
+        placed = None if made is None else list(jax.device_put(made))
+        if placed is None or any(array.dtype != v.aval.dtype for array, v in zip(placed, op.outputs, strict=True)):
+            return None  # recorded with 64 bits, which are switched off here
+        return placed
 
     def _needed(self, last: Op) -> list[Op]:
         """Operations that were not run yet and lead to this one, in order."""

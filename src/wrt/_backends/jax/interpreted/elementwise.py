@@ -68,5 +68,5 @@ RULES: dict[str, Callable[..., Array]] = {
 }
 """By the name of the primitive; what an operation gives is cast to the type JAX says it has."""
 
-REAL_ONLY = frozenset({"logistic", "max", "min", "sign"})
+REAL_ONLY = frozenset({"logistic", "max", "min", "scatter-max", "scatter-min", "sign"})
 """Where NumPy and JAX mean different things by complex numbers."""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.interpreted import elementwise, products, shapes
+from wrt._backends.jax.interpreted import elementwise, indexing, products, shapes
 
 Array = Any
 
-RULES = {**elementwise.RULES, **shapes.RULES, **products.RULES}
+RULES = {**elementwise.RULES, **shapes.RULES, **indexing.RULES, **products.RULES}
 CALLS = compat.INLINED | {"custom_jvp_call", "custom_vjp_call"}
 """Operations that only wrap others; what is differentiated by a rule of its own has been differentiated by now."""
 
@@ -34,6 +34,18 @@ def evaluate(jaxpr: Any, consts: Sequence[Array], given: Sequence[Array]) -> lis
         for var, array in zip(eqn.outvars, found, strict=True):
             env[var] = np.asarray(array).astype(var.aval.dtype, copy=False)
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def moved(primitive: Any, params: dict[str, Any], given: Sequence[Array], avals: Sequence[Any]) -> list[Array] | None:
+    """What an operation gives that only moves numbers: the same bits as JAX's own; None for any other operation."""
+    name = primitive.name
+    if name not in shapes.RULES or name in shapes.ROUNDED or not all(map(_ordinary, (*avals, *given))):
+        return None
+    if name == "convert_element_type" and avals[0].dtype.kind in "iu":  # NumPy and JAX round what does not fit differently
+        return None
+    found: Any = shapes.RULES[name](*map(np.asarray, given), **params)
+    made = found if primitive.multiple_results else [found]
+    return [np.asarray(array).astype(aval.dtype, copy=False) for array, aval in zip(made, avals, strict=True)]
 
 
 def _ran(eqn: Any, given: list[Array]) -> Sequence[Array]:

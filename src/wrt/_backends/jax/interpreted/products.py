@@ -49,20 +49,20 @@ def _convolution(
 
 def _windowed(images: Array, weights: Array, strides: Sequence[int], dilation: Sequence[int]) -> Array:
     """(batch, features, *space) and (out, features, *window) to (batch, out, *places)."""
-    rank = len(strides)
     window = weights.shape[2:]
     reach = [(n - 1) * gap + 1 if n else 0 for n, gap in zip(window, dilation, strict=True)]
     if any(have < need for have, need in zip(images.shape[2:], reach, strict=True)):
         fitting = (max(0, (h - r) // s + 1) for h, r, s in zip(images.shape[2:], reach, strides, strict=True))
         return np.zeros((len(images), len(weights), *fitting), images.dtype)
-    views = np.lib.stride_tricks.sliding_window_view(images, reach, tuple(range(2, 2 + rank)))
-    where = [slice(None, None, s) for s in strides] + [slice(None, None, gap) for gap in dilation]
-    views = views[(slice(None), slice(None), *where)]  # (batch, features, *places, *window)
-    places = views.shape[2 : 2 + rank]
-    axes = (0, *range(2, 2 + rank), 1, *range(2 + rank, 2 + 2 * rank))
-    windows = views.transpose(axes).reshape(len(images) * math.prod(places), -1)
-    made = (windows @ weights.reshape(len(weights), -1).T).reshape(len(images), *places, len(weights))
-    return np.moveaxis(made, -1, 1)
+    places = [(have - need) // step + 1 for have, need, step in zip(images.shape[2:], reach, strides, strict=True)]
+    windows = np.empty((len(images), math.prod(window), images.shape[1], *places), images.dtype)
+    for k, start in enumerate(np.ndindex(*window)):  # one element of every window at a time: long runs are copied fast
+        first = [at * gap for at, gap in zip(start, dilation, strict=True)]
+        each = [slice(a, a + (n - 1) * step + 1, step) for a, n, step in zip(first, places, strides, strict=True)]
+        windows[:, k] = images[(slice(None), slice(None), *each)]
+    flat = np.moveaxis(weights.reshape(len(weights), images.shape[1], -1), 2, 1).reshape(len(weights), -1)
+    made = np.matmul(flat, windows.reshape(len(images), flat.shape[1], -1))
+    return made.reshape(len(images), len(weights), *places)
 
 
 def _as_wide(dtype: Any, *arrays: Array) -> list[Array]:

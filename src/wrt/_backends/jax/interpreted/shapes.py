@@ -122,3 +122,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "transpose": lambda a, permutation: a.transpose(permutation),
     "unstack": _unstack,
 }
+
+ROUNDED = frozenset({"cumprod", "cumsum", "reduce_prod", "reduce_sum"})
+"""What depends on the order in which numbers are added; all others give the same bits in NumPy."""

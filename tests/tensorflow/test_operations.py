@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import wrt
 from wrt import d
-from wrt._backends.tensorflow import sweep
+from wrt._backends.tensorflow import price, sweep
 from wrt._core.protocol import CannotBatch
 
 X = np.random.default_rng(8).uniform(0.3, 0.9, size=(3, 4))
@@ -97,6 +97,8 @@ def numeric(f: Callable[[Any], Any], eps: float = 1e-6) -> np.ndarray:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_rung_agrees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "WORTH_TRACING", 1)
+    monkeypatch.setattr(sweep, "FEWEST", 1)
+    monkeypatch.setattr(price, "pays", lambda *_: True)
     f = OPERATIONS[name]
     expected = plain(f)
     scale = np.abs(expected).max()
@@ -123,3 +125,15 @@ def test_every_rung_agrees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.abs(got - expected).max() <= 1e-12 * scale, rung
     J = d(t.output) / d(t.inputs[0])
     assert np.abs(J.numpy().reshape(expected.shape) - expected).max() <= 1e-12 * scale
+
+
+def test_what_is_cheapest_depends_on_how_many_and_how_long() -> None:
+    chain, stencil, layer = price.Row(100, 4e-3), price.Row(35, 1.6e-3), price.Row(4, 0.16e-3)
+    prices = {"eager": price.ONE_BY_ONE, "traced": price.TRACED, "batch": price.BATCHED}
+
+    def cheapest(row: price.Row, count: int) -> str:
+        return min(prices, key=lambda name: prices[name].seconds(count, row))
+
+    assert [cheapest(chain, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
+    assert [cheapest(stencil, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
+    assert [cheapest(layer, count) for count in (8, 64, 2000)] == ["eager", "eager", "batch"]

@@ -56,7 +56,7 @@ class Sweeps:
                     self.refused.add(rung)
                 self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
-            calls = count if rung is rungs[-1] else -(-count // size)
+            calls = count if "one by one" in rung else -(-count // size)
             self.report.steps.append(Step(what, way, rung, count, calls, time.perf_counter() - started))
             return found
         raise CannotBatch(f"no way to {way} is left")

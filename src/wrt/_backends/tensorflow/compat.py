@@ -126,6 +126,11 @@ def batched(one: Callable[[Tensor], Any], size: int) -> Callable[[Tensor], Any]:
     return tf.function(many, autograph=False, reduce_retracing=False)
 
 
+def traced(one: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """`one` without Python: what it does the first time is done every time."""
+    return tf.function(one, autograph=False, reduce_retracing=False)
+
+
 def pfor_all(body: Callable[[Tensor], Any], size: int) -> Any:
     from tensorflow.python.ops.parallel_for import control_flow_ops
 

@@ -19,6 +19,7 @@ from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.moment import Moment
 from wrt._backends.tensorflow.pairs import local_maps
+from wrt._backends.tensorflow.price import Row
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
 from wrt._backends.tensorflow.writes import Update
@@ -44,8 +45,9 @@ class TensorFlowRecording:
         self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
         self.notes_for_why = Notes()
         self.updates: dict[int, Update] = {}
-        self.traced: dict[Any, Any] = {}  # batched sweeps, traced once
+        self.traced: dict[Any, Any] = {}  # sweeps that were traced
         self.swept: dict[Any, int] = {}  # and those that were not: how many were swept one by one so far
+        self.rows: dict[Any, Row] = {}  # what one of them takes
         self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape

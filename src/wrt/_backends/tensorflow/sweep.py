@@ -1,21 +1,21 @@
 """Pull and push on a recorded tape: the only place where wrt calls TensorFlow's gradients.
 
-One row at a time the tape runs its gradient functions eagerly. `pfor` runs many rows as one batch, but has to trace
-them first, which costs as much as some 60 to 150 rows (measured on five networks), so a few rows are pulled one by one.
-What was traced is kept: the same question again traces nothing. Pushing is double backward: the pull is linear in its
-seed, and a second tape differentiates it by that seed. A branch whose gradient cannot be differentiated again would be
-dropped, so every push is certified by the layers above.
+One row at a time the tape runs its gradient functions eagerly. Of many rows the first tells by its time whether one pull
+is traced for all others, or a batch of them (see `price`). What was traced is kept: the same question again traces nothing.
+Pushing is double backward: the pull is linear in its seed, and a second tape differentiates it by that seed. A branch
+whose gradient cannot be differentiated again would be dropped, so every push is certified by the layers above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow import compat, price
 from wrt._backends.tensorflow.refusals import engine
 from wrt._core.protocol import CannotBatch, TooFew
 from wrt._core.value import Value
@@ -29,10 +29,11 @@ Pulled = list[Tensor | None]
 
 PFOR = "pfor"
 ONE_BY_ONE = "one by one"
+TRACED = "one by one, traced"
 DOUBLE_BACKWARD = "double backward"
-WORTH_TRACING = 128  # rows
-WORTH_TRACING_LARGE = 64  # rows of large tensors, of which fewer come at a time
-LARGE = 40_000  # bytes
+LARGE = 40_000  # bytes: such tensors take their time however they are swept
+WORTH_TRACING = 64  # rows of large tensors, or columns
+FEWEST = 16  # rows for which nothing is ever traced
 KEPT = 8  # traced sweeps of one recording
 PIECES = 8  # calls of a smaller batch that are cheaper than tracing a larger one
 
@@ -40,7 +41,7 @@ PIECES = 8  # calls of a smaller batch that are cheaper than tracing a larger on
 class TapeLinear:
     """The derivative of one tensor with respect to groups of sources; the gradients of a group are summed."""
 
-    pull_rungs: tuple[str, ...] = (PFOR, ONE_BY_ONE)
+    pull_rungs: tuple[str, ...] = (PFOR, TRACED, ONE_BY_ONE)
     push_rungs: tuple[str, ...] = (f"{DOUBLE_BACKWARD}, {PFOR}", f"{DOUBLE_BACKWARD}, {ONE_BY_ONE}")
 
     def __init__(self, recording: TensorFlowRecording, y: Value, groups: Sequence[Sequence[Tensor]]) -> None:
@@ -64,10 +65,10 @@ class TapeLinear:
 
     def pull(self, seeds: Tensor, rung: str) -> Pulled:
         with compat.sweeping():
-            count = seeds.shape[0]
-            if rung == PFOR and count > 1:
+            if rung == PFOR and seeds.shape[0] > 1:
                 return self._batch(seeds, "pull", self._pull_one)
-            rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
+            one = self._traced_pull(seeds) if rung == TRACED and seeds.shape[0] > 1 else self._pull_one
+            rows = [one(seed) for seed in tf.unstack(seeds)]
             return [None if column[0] is None else _stacked(column) for column in zip(*rows, strict=True)]
 
     def _pull_one(self, seed: Tensor) -> Pulled:
@@ -126,26 +127,63 @@ class TapeLinear:
 
     # ---------------------------------------------------------------- batches
 
-    @property
-    def _bytes(self) -> int:
-        return max(self.y.size, *(int(np.prod(s.shape)) for s in self.sources), 1) * int(self.y.dtype.size)
+    def _key(self, way: str) -> Hashable:
+        return way, self.y.key.number, tuple(compat.number(source) for source in self.sources)
+
+    def _is_large(self) -> bool:
+        return max(self.y.size, *(int(np.prod(s.shape)) for s in self.sources), 1) * int(self.y.dtype.size) > LARGE
+
+    def _pays(self, chosen: price.Price, count: int, seed: Tensor, *others: price.Price) -> bool:
+        """Whether so many rows are cheapest swept so; one of them is measured first, unless they are too few anyway."""
+        if count < FEWEST:
+            return False
+        measured, key = self.recording.rows, self._key("pull")
+        if key not in measured:
+            measured[key] = _measured(lambda: self._pull_one(seed))
+        return price.pays(chosen, count, measured[key], *others)
+
+    def _traced_pull(self, seeds: Tensor) -> Callable[[Tensor], Pulled]:
+        """One pull, traced for all rows of this question and those to come."""
+        key, traced = self._key(TRACED), self.recording.traced
+        if key not in traced:
+            count = seeds.shape[0] + self.recording.swept.get(key, 0)
+            self.recording.swept[key] = count
+            if self._is_large() or not self._pays(price.TRACED, count, seeds[0], price.ONE_BY_ONE):
+                raise TooFew(f"{seeds.shape[0]} are swept faster than one is traced")
+            _make_room(traced)
+            traced[key] = Traced(self._pull_one, compat.traced)
+        found: Traced = traced[key]
+        try:
+            found(seeds[0])
+        except Exception as error:
+            traced.pop(key, None)
+            raise CannotBatch(_first_line(error)) from error
+        return found
+
+    def _worth_a_batch(self, way: str, seeds: Tensor) -> bool:
+        """Whether a batch is traced for these; asked often enough, it is after all."""
+        key, swept = self._key(way), self.recording.swept
+        count = seeds.shape[0] + (swept.get(key, 0) if way == "pull" else 0)
+        if way == "push" or self._is_large():
+            worth = count >= WORTH_TRACING
+        else:
+            worth = self._pays(price.BATCHED, count, seeds[0], price.ONE_BY_ONE, price.TRACED)
+        if not worth:
+            swept[key] = count
+        return worth
 
     def _batch(self, seeds: Tensor, way: str, one: Callable[[Tensor], Pulled]) -> Pulled:
         """`one` for all seeds at once, traced the first time; fewer are filled up with zeros, more come in pieces."""
         count = seeds.shape[0]
-        traced = self.recording.traced
-        key = (way, self.y.key.number, tuple(compat.number(source) for source in self.sources))
+        key, traced = self._key(way), self.recording.traced
         if way == "push" or (key in traced and PIECES * traced[key].size < count):
             traced.pop(key, None)  # a push belongs to its own second tape
         if key not in traced:
-            swept = count + (self.recording.swept.get(key, 0) if way == "pull" else 0)
-            if swept < (WORTH_TRACING_LARGE if self._bytes > LARGE else WORTH_TRACING):
-                self.recording.swept[key] = swept  # asked often enough, the same question is traced after all
+            if not self._worth_a_batch(way, seeds):
                 raise TooFew(f"{count} are swept faster one by one than a batch is traced")
-            while len(traced) >= KEPT:
-                traced.pop(next(iter(traced)))
+            _make_room(traced)
             traced[key] = Batch(one, count)
-        batch = traced[key]
+        batch: Batch = traced[key]
         try:
             if count <= batch.size:
                 return batch(seeds)
@@ -156,11 +194,32 @@ class TapeLinear:
             raise CannotBatch(_first_line(error)) from error
 
 
-class Batch:
-    """One sweep for `size` seeds, traced at its first call."""
+def _measured(pull: Callable[[], Pulled]) -> price.Row:
+    """One row counted, another one timed: the first may be slow for other reasons."""
+    ran: list[str] = []
 
-    def __init__(self, one: Callable[[Tensor], Pulled], size: int) -> None:
-        self.size = size
+    def note(op: str, *rest: Any, **keywords: Any) -> None:
+        ran.append(op)
+
+    compat.add_callback(note)
+    try:
+        pull()
+    finally:
+        compat.remove_callback(note)
+    started = time.process_time()
+    pull()
+    return price.Row(len(ran), time.process_time() - started)
+
+
+def _make_room(traced: dict[Any, Any]) -> None:
+    while len(traced) >= KEPT:
+        traced.pop(next(iter(traced)))
+
+
+class Traced:
+    """A sweep that is traced at its first call by `trace`; what no path leads to is None, as in the sweep itself."""
+
+    def __init__(self, one: Callable[[Tensor], Pulled], trace: Callable[[Callable[[Tensor], Pulled]], Any]) -> None:
         self._reached: list[int] = []
         self._length = 0
 
@@ -170,17 +229,29 @@ class Batch:
             self._reached = [k for k, gradient in enumerate(found) if gradient is not None]
             return [found[k] for k in self._reached]
 
-        self._many = compat.batched(reached_only, size)
+        self._run = trace(reached_only)
+
+    def __call__(self, seeds: Tensor) -> Pulled:
+        found = self._run(seeds)
+        result: Pulled = [None] * self._length
+        for k, gradient in zip(self._reached, found, strict=True):
+            result[k] = gradient
+        return result
+
+
+class Batch:
+    """One sweep for `size` seeds, traced at its first call."""
+
+    def __init__(self, one: Callable[[Tensor], Pulled], size: int) -> None:
+        self.size = size
+        self._traced = Traced(one, lambda sweep: compat.batched(sweep, size))
 
     def __call__(self, seeds: Tensor) -> Pulled:
         count = seeds.shape[0]
         if count < self.size:
             seeds = tf.concat([seeds, tf.zeros((self.size - count, *seeds.shape[1:]), seeds.dtype)], 0)
-        found = self._many(seeds)
-        result: Pulled = [None] * self._length
-        for k, gradient in zip(self._reached, found, strict=True):
-            result[k] = gradient[:count] if count < self.size else gradient
-        return result
+        found = self._traced(seeds)
+        return found if count == self.size else [None if gradient is None else gradient[:count] for gradient in found]
 
 
 def _summed(groups: Sequence[Sequence[Tensor]], gradients: Pulled) -> Pulled:

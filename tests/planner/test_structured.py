@@ -119,3 +119,19 @@ def test_a_question_that_is_answered_at_once_is_not_planned(monkeypatch):
     J = d(x.sin()) / d(x)
     torch.testing.assert_close(J.value, torch.diag(x.cos()).detach())
     assert not any(step.what == "sampled rows" for step in J.explain().steps)
+
+
+def test_zeros_made_ahead_on_a_device_are_written_once(monkeypatch):
+    """As on a GPU: the matrix is filled with zeros before the passes, cold and warm; two answers share nothing."""
+    monkeypatch.setattr("wrt._backends.torch.arrays.TorchArrays.accelerated", lambda self, value: True)
+    x = torch.randn(2, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = brusselator(x)
+    first, second = d(y) / d(x), d(y) / d(x)
+    expected = row_loop(y, x)
+    for J in (first, second):
+        torch.testing.assert_close(J.value.reshape(512, 512), expected, rtol=1e-12, atol=1e-14)
+        assert J.explain().strategy == "structured"
+        assert J.certificate
+    first.value.zero_()
+    torch.testing.assert_close(second.value.reshape(512, 512), expected, rtol=1e-12, atol=1e-14)
+    assert abs((d(y) / d(x)).sparse() - expected.numpy()).max() < 1e-12

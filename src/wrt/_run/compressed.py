@@ -46,6 +46,8 @@ class Passes:
     extras: Extras | None = None
     mended: str = ""
     whole: Array | None = None
+    blank: Array | None = None
+    """Zeros for all of the Jacobian, flat, where they were made ahead."""
 
     @property
     def finite(self) -> bool:
@@ -58,7 +60,12 @@ class Passes:
         give_back(self.ask)
         arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
         values = arrays.reshape(self.array, (-1,))
-        found = arrays.scatter((self.ask.m, self.ask.n), places_of(self.ask, self.plan), values, like)
+        places = places_of(self.ask, self.plan)
+        if self.blank is None:
+            found = arrays.scatter((self.ask.m, self.ask.n), places, values, like)
+        else:
+            written = arrays.place(self.blank, (places,), arrays.cast(values, like))
+            found, self.blank = arrays.reshape(written, (self.ask.m, self.ask.n)), None
         if self.extras is None:
             return found
         return arrays.place(found, (self.extras.rows, self.extras.columns), arrays.from_numpy(self.extras.values, like))
@@ -156,12 +163,15 @@ def sweep_compressed(
     warm: bool = False,
     expected: Array | None = None,
     operations: int = TYPICAL,
+    dense: bool = False,
 ) -> Passes | None:
     """Run the passes of the plan; None where nothing connects, or where no rung takes them.
 
     A guess is always proven, also where the user switched certificates off: without proof it would be just a guess.
     `expected` is what the engine said of the probe already; `operations` on the way from x to y each leave some roundoff.
+    Where all of a `dense` matrix is wanted from a device, it fills it with zeros while the host is busy with the passes.
     """
+    blank = ask.y.record.backend.arrays.zeros((ask.m * ask.n,), ask.x.values[0]) if dense and ask.accelerated else None
     joined = expected is not None or (warm and plan.passes > FEW and plan.way == "pull")
     try:
         if warm and plan.passes > FEW and plan.way == "pull":  # the probe travels as one more row of the batch
@@ -182,6 +192,7 @@ def sweep_compressed(
         return _with_columns(ask, plan, found, expected, sweeps, guess_tolerance(ask, operations))
     held = _compare(ask, plan, found, expected, guess_tolerance(ask, operations))
     passes = _proven(ask, plan, found, expected, sweeps, held)
+    passes.blank = blank
     if joined:
         passes.certificate = replace(passes.certificate, probe=IN_THE_BATCH)
     if not warm:

@@ -219,7 +219,7 @@ class Planned:
                 self.ask, self.linear, plan, self.report, operations=operations, dense=self.dense
             )
             return program or sweep_compressed(
-                self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations
+                self.ask, plan, self.sweeps, warm=known, expected=self.expected, operations=operations, dense=self.dense
             )
         if isinstance(plan, Cut):
             waist = self._waist(plan, known=known)

@@ -79,3 +79,20 @@ def test_options_are_respected_also_by_a_question_that_was_asked_before():
         asked.value
         assert asked.certificate.passed
         assert asked.explain().to_dict()["steps"][0]["way"] == "push"
+
+
+def test_a_row_that_is_not_finite_is_put_right_however_often_it_is_asked_for():
+    t = wrt.trace(lambda x: jnp.sqrt(x)[1:] * x[0], jnp.array([4.0, 1.0, 0.0]))
+    for _ in range(FEW + 3):
+        np.testing.assert_allclose((d(t.output)[0] / d(t.inputs[0])).value, [1.0, 2.0, 0.0])
+        np.testing.assert_allclose((d(t.output)[1] / d(t.inputs[0])[:2]).value, [0.0, 0.0])
+
+
+def test_a_square_loop_is_pushed_through_and_a_square_network_is_pulled():
+    w = jnp.asarray(np.random.default_rng(0).normal(size=(6, 6)), "float32")
+    loop = lambda x: jax.lax.scan(lambda h, _: (jnp.tanh(w @ h), None), x, None, length=4)[0]
+    for f, way in ((loop, "push"), (lambda x: jnp.tanh(w @ x), "pull")):
+        t = wrt.trace(f, jnp.ones(6))
+        J = d(t.output) / d(t.inputs[0])
+        np.testing.assert_allclose(J.value, jax.jit(jax.jacrev(f))(jnp.ones(6)), rtol=1e-4, atol=1e-6)
+        assert J.explain().to_dict()["steps"][0]["way"] == way

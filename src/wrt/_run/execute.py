@@ -174,7 +174,8 @@ def _run(ask: Ask, *, tried: bool) -> Answer | None:
     if swept is None and not tried and not report.fallbacks and (straight := unplanned(ask).found) is not None:
         return _told(straight)
     if swept is None:
-        plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way)
+        price = getattr(linear, "direct_push_cost", 1.0)
+        plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way, push_cost=price)
         swept = fused_block(ask, linear, plan, report) or _direct(ask, linear, plan, report)
     if swept is None:
         return None

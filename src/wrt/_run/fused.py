@@ -16,6 +16,7 @@ from wrt._core.ask import Ask
 from wrt._core.plan import Compressed, Direct
 from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
+from wrt._core.value import Side
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import certify
 from wrt._run.direct import Swept
@@ -87,10 +88,10 @@ def again(ask: Ask, form: Form = DENSE) -> Again | None:
     The program and its numbers are those that were proven, so the proof holds for what it returns.
     """
     before = getattr(ask.y.record, "asked_before", None)
-    if not before or current() is not DEFAULT or not ask.rows.everything or not ordinary(ask):
+    if not before:
         return None
     known = before.get(_key(ask, form))
-    if known is None:
+    if known is None or current() is not DEFAULT or not (ask.rows.everything and _whole(ask.x)):
         return None
     ask.y.record.ready(ask.y, ask.x)
     began = time.perf_counter()
@@ -108,7 +109,10 @@ def _key(ask: Ask, form: Form) -> tuple[Any, Any, Form]:
 
 def ordinary(ask: Ask) -> bool:
     """Whether all of one real Value is asked about."""
-    arrays, part = ask.y.record.backend.arrays, ask.x.parts[0]
-    if len(ask.x.parts) > 1 or part.into is not None or part.component or not part.elements.everything:
-        return False
-    return not (arrays.is_complex(ask.y) or arrays.is_complex(part.value))
+    arrays = ask.y.record.backend.arrays
+    return _whole(ask.x) and not (arrays.is_complex(ask.y) or arrays.is_complex(ask.x.parts[0].value))
+
+
+def _whole(x: Side) -> bool:
+    part = x.parts[0]
+    return len(x.parts) == 1 and part.into is None and not part.component and part.elements.everything

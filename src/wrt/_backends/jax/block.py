@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Array = Any
 
 MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
+MOST_POSITIONS = 4096  # rows that are known to be finite
 
 
 class Blocks:
@@ -76,25 +77,41 @@ def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
 class Row:
     """One row of the Jacobian, by the engine's own unbatched pull: one call for each position."""
 
-    __slots__ = ("leaves", "program")
+    __slots__ = ("_finite", "leaves", "program")
 
     def __init__(self, linear: JaxLinear) -> None:
         self.leaves, structure = _laid_open(linear)
         self.program = _row(structure, linear.y.shape, linear.y.dtype)
+        self._finite: set[int] = set()
 
-    def __call__(self, position: int) -> Array:
-        """In x's own shape."""
+    def __call__(self, position: int) -> tuple[Array, Callable[[], bool]]:
+        """In x's own shape; and whether all of it is finite, for which the host must wait."""
         try:
-            found = self.program(position, *self.leaves)
-            return found if self.program.compiled else jax.device_put(found)
+            found, finite = self.program(position, *self.leaves)
         except Exception as error:
             raise said(error) from error
+        if not self.program.compiled:
+            return jax.device_put(found), finite.item
+        if position in self._finite:  # the same program on the same numbers
+            return found, always
+        return found, partial(self._fetched, position, finite)
+
+    def _fetched(self, position: int, finite: Array) -> bool:
+        verdict = bool(np.asarray(finite))
+        if verdict and len(self._finite) < MOST_POSITIONS:
+            self._finite.add(position)
+        return verdict
+
+
+def always() -> bool:
+    return True
 
 
 @lru_cache(maxsize=256)
 def _row(structure: Any, shape: Shape, dtype: Any) -> Later:
-    def program(place: Array, *leaves: Array) -> Array:
-        return adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))[0]
+    def program(place: Array, *leaves: Array) -> tuple[Array, Array]:
+        (found,) = adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))
+        return found, jnp.isfinite(found).all()
 
     return Later(program)
 

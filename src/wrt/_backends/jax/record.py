@@ -12,7 +12,7 @@ import numpy as np
 
 from wrt._backends.jax import compat, cuts
 from wrt._backends.jax.bare import BareRecord
-from wrt._backends.jax.block import Row
+from wrt._backends.jax.block import Row, always
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
@@ -53,6 +53,7 @@ class JaxRecord:
         self._values: dict[Var, Value] = {}
         self.asked_before: dict[Any, Any] = {}  # questions that one compiled program answers: see `_run/fused.py`
         self._rows: dict[tuple[Var, Var], Row | None] = {}
+        self._latest: tuple[Any, Callable[[], bool]] = (None, always)
         self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
@@ -285,7 +286,13 @@ class JaxRecord:
         known = self._rows[key]
         if known is None or self.wide != jax.config.jax_enable_x64:
             return None
-        return known(position)
+        self._latest = known(position)
+        return self._latest[0]
+
+    def finite_row(self, row: Any) -> bool:
+        """Whether a row, the one that was made last, is known to be finite: its program told so."""
+        made, finite = self._latest
+        return made is row and finite()
 
     def _row(self, y: Value, x: Value) -> Row | None:
         arrays = self.backend.arrays

@@ -1,12 +1,17 @@
 """Twenty dense problems without any structure: planning must be free where it cannot help.
 
-    python -m benchmarks.planner_dense [--rounds 15]
+    python -m benchmarks.planner_dense [--rounds 25] [--only name]
+
+Contenders take turns. The clock is the time of the one thread that computes; what is judged is the median over the rounds
+of the ratio to the better rival in the same round, so that a round that other programs disturb counts for nobody.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -59,7 +64,8 @@ def timed(run: Callable[[], Any]) -> float:
     return time.thread_time() - begun
 
 
-def measure(f: Callable[[Tensor], Tensor], n: int, rounds: int) -> dict[str, float]:
+def measure(f: Callable[[Tensor], Tensor], n: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of every contender, round by round."""
     x = torch.randn(n, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
     def cold() -> Any:
@@ -74,24 +80,40 @@ def measure(f: Callable[[Tensor], Tensor], n: int, rounds: int) -> dict[str, flo
     }
     torch.testing.assert_close(cold(), jacrev(f)(x), rtol=1e-3, atol=1e-4)
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    order = list(contenders)
+    chance = random.Random(0)
     for _ in range(rounds):
-        for name, run in contenders.items():
-            run()
-            times[name].append(timed(run))
-    return {name: min(each) for name, each in times.items()}  # of each its best: other programs only ever add
+        chance.shuffle(order)  # whoever follows a contender that takes much memory finds less of it at hand
+        for name in order:
+            contenders[name]()
+            times[name].append(timed(contenders[name]))
+    return times
+
+
+def judged(times: dict[str, list[float]]) -> dict[str, Any]:
+    """Medians, and the median of paired ratios to the rival that is better on the whole."""
+    seconds = {name: statistics.median(each) for name, each in times.items()}
+    rival = min(("jacrev", "jacfwd"), key=seconds.__getitem__)
+    ratios = {
+        kind: statistics.median(ours / theirs for ours, theirs in zip(times[kind], times[rival], strict=True))
+        for kind in ("cold", "warm")
+    }
+    return {**ratios, "rival": rival, "seconds": seconds}
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--only", default="")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     told: list[dict[str, Any]] = []
     for name, (f, n) in problems().items():
-        seconds = measure(f, n, chosen.rounds)
-        best = min(seconds["jacrev"], seconds["jacfwd"])
-        row = {"name": name, "cold": seconds["cold"] / best, "warm": seconds["warm"] / best, "seconds": seconds}
+        if chosen.only not in name:
+            continue
+        row = {"name": name, **judged(measure(f, n, chosen.rounds))}
+        best = row["seconds"][row["rival"]]
         told.append(row)
         mark = "   MISSED" if row["cold"] > LIMIT else ""
         print(f"{name:32s} cold {row['cold']:.2f}x  warm {row['warm']:.2f}x  of the best ({1e3 * best:.2f} ms){mark}")

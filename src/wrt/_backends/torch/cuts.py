@@ -44,6 +44,21 @@ def signature(y: Value) -> tuple[str, ...]:
     return tuple([type(node).__name__ for node in order])
 
 
+def operations(y: Value) -> int:
+    """How many operations led to y, as far as one walks."""
+    start = y.key.edge.node
+    seen = {start}
+    order = [start]
+    for node in order:
+        for source, _ in node.next_functions:
+            if source is not None and source not in seen and type(source) is not ACCUMULATE:
+                seen.add(source)
+                order.append(source)
+        if len(order) > MOST_NODES:
+            break
+    return len(order)
+
+
 def few(names: tuple[str, ...]) -> int | None:
     """How many operations these are; None where there may be more, or where one of them is heavy."""
     if len(names) >= LOOKED_AT or HEAVY.intersection(names):

@@ -36,7 +36,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "flow", "leaf", "signature", "tensor", "trusted", "version", "view")
+    __slots__ = ("_edge", "device", "flow", "leaf", "operations", "signature", "tensor", "trusted", "version", "view")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Moment:
         self.leaf = leaf
         self.signature: tuple[str, ...] | None = None
         self.trusted: bool | None = None
+        self.operations: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
 
     @property
@@ -163,8 +164,19 @@ class LiveRecord:
         """Whether the batches of every operation that led to y are known to be right."""
         moment = y.key
         if moment.trusted is None:
-            moment.trusted = TRUSTED.issuperset(self.signature(y)) if self.overseen(y) else trusted(y)
+            if self.overseen(y):
+                moment.trusted = TRUSTED.issuperset(self.signature(y))
+            else:
+                count = trusted(y)
+                moment.trusted, moment.operations = count > 0, count or None
         return bool(moment.trusted)
+
+    def operations(self, y: Value) -> int:
+        """How many operations led to y: each of them rounds."""
+        moment = y.key
+        if moment.operations is None:
+            moment.operations = len(self.signature(y)) if self.overseen(y) else cuts.operations(y)
+        return int(moment.operations)
 
     def cone(self, y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
         """The patches of every layer between these rows and columns; None where the map is not known to be local."""

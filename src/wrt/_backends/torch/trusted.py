@@ -39,11 +39,11 @@ _KINDS: set[type] = set()
 """Types of nodes that are in the table: asking a node for its name takes longer than all the rest of a walk."""
 
 
-def trusted(y: Value) -> bool:
-    """Whether only such operations led to y."""
+def trusted(y: Value) -> int:
+    """How many operations led to y, where all of them are such; 0 where one is not, or where they are too many."""
     start = y.key.edge.node
     if not _known(type(start)):
-        return False
+        return 0
     seen = {start}
     found = [start]
     for node in found:  # grows while it is walked
@@ -54,12 +54,12 @@ def trusted(y: Value) -> bool:
             if kind is ACCUMULATE:
                 continue
             if kind not in _KINDS and not _known(kind):
-                return False
+                return 0
             seen.add(source)
             found.append(source)
         if len(found) > MOST_NODES:
-            return False
-    return True
+            return 0
+    return len(found)
 
 
 def _known(kind: type) -> bool:

@@ -52,7 +52,7 @@ class Row:
 
     @property
     def missed(self) -> list[str]:
-        return [k for k, want in self.wanted.items() if want is not None and self.times_faster[k] < want]
+        return [k for k, want in self.wanted.items() if want is not None and self.times_faster.get(k, want) < want]
 
 
 def by_hand(f: Callable[[Tensor], Tensor], x: Tensor, chunk: int) -> Tensor:
@@ -73,7 +73,7 @@ def rivals(problem: Problem, x: Tensor) -> dict[str, Callable[[], Any]]:
     if x.numel() <= 4096:  # it loops over samples in places: minutes for the large ones
         found["functional.jacobian, vectorized"] = lambda: torch.autograd.functional.jacobian(f, x, vectorize=True)
     found |= torchjd(problem, x)
-    if problem_rows(problem, x) <= 256:  # always far behind: the small ones show it
+    if problem_rows(problem, x) <= 256 and not x.is_cuda:  # always far behind: the small ones show it
         found["row loop"] = lambda: row_loop(f, x)
     return found
 
@@ -159,7 +159,8 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
         problem.f.to(device)
     others = rivals(problem, x)
     mine = {"cold": ours(problem, x, forget=True), "warm": ours(problem, x, forget=False)}
-    mine["sparse"] = ours(problem, x, forget=False, sparse=True)
+    if device == "cpu" or _is_sparse(problem, x):  # a full matrix as a sparse one takes a minute on its way to the host
+        mine["sparse"] = ours(problem, x, forget=False, sparse=True)
     if problem.expert is not None:
         others["expert"] = lambda: problem.expert(x)  # type: ignore[misc]
     contenders = {**mine, **others}
@@ -180,10 +181,16 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
     return row
 
 
+def _is_sparse(problem: Problem, x: Tensor) -> bool:
+    J = d(problem.f(x)) / d(x)
+    _ = J.value
+    return problem.sparse is not None or J.explain().strategy in ("structured", "colored")
+
+
 def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
     middle = {name: statistics.median(each) for name, each in times.items()}
     rival = min((n for n in middle if n not in ("cold", "warm", "sparse", "expert")), key=middle.__getitem__)
-    faster = {kind: middle[rival] / middle[kind] for kind in ("cold", "warm", "sparse")}
+    faster = {kind: middle[rival] / middle[kind] for kind in ("cold", "warm", "sparse") if kind in middle}
     wanted: dict[str, float | None] = {"cold": problem.cold, "warm": problem.warm, "sparse": problem.sparse}
     passes = {}
     warm.forget()
@@ -192,7 +199,7 @@ def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
         _ = J.value
         passes[kind] = J.explain().passes
     notes = [f"fell back: {words}" for words in J.explain().fallbacks]
-    if "expert" in middle:
+    if "expert" in middle and "sparse" in middle:
         notes.append(f"warm sparse takes {middle['sparse'] / middle['expert']:.2f}x the time of an expert's code")
     return Row(
         problem.name, (J.ask.m, J.ask.n), J.explain().strategy, passes,

@@ -62,7 +62,7 @@ def test_the_host_waits_for_verdicts_alone(name, monkeypatch):
     assert waits(lambda: first.value) <= cold
     assert waits(lambda: second.value) <= again
     assert first.explain().strategy == second.explain().strategy == strategy
-    expected = row_loop(y, x)
+    expected = torch.func.jacrev(f)(x)  # 4096 rows one by one would take a minute
     for J in (first, second):
         torch.testing.assert_close(J.value.reshape(expected.shape), expected)
         assert J.certificate

@@ -88,8 +88,9 @@ def _over_at_a_glance(ask: Ask, m: int, n: int) -> bool:
     numbers = m * max(m, n) * rates.element
     if numbers < rates.operation and planned.QUICK and record.light(ask.y):
         return True
-    operations = record.few(ask.y)
-    if operations is not None and operations * (rates.operation + numbers) < planned.quick(ask):
+    each, quick = rates.operation + numbers, planned.quick(ask)
+    operations = record.counted(ask.y, int(quick / each)) if ask.accelerated else record.few(ask.y)
+    if operations is not None and operations * each < quick:
         return True
-    # on a device most questions are: one walk through the graph tells
+    # on a device most questions are quick: one walk through the graph tells
     return ask.accelerated and planned.worth_planning(ask) and planned.too_quick(ask, record.flow(ask.y, ask.x.values))

@@ -49,7 +49,7 @@ def unit(value: Value, position: int) -> Tensor:
 
 _SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
 KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together,
-SHARE = 2048  # or that part of a GPU's memory
+SHARE = 512  # or that part of a GPU's memory
 FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
 MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
 AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch

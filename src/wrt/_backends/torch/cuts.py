@@ -66,6 +66,21 @@ def few(names: tuple[str, ...]) -> int | None:
     return len(names)
 
 
+def counted(y: Value, most: int) -> int | None:
+    """How many operations led to y, leaves aside; None where there are more, or where one is heavy."""
+    start = y.key.edge.node
+    seen = {start}
+    order = [start]
+    for node in order:
+        if type(node).__name__ in HEAVY or len(order) > most:
+            return None
+        for source, _ in node.next_functions:
+            if source is not None and source not in seen and type(source) is not ACCUMULATE:
+                seen.add(source)
+                order.append(source)
+    return len(order)
+
+
 def glance(y: Value) -> int | None:
     """How many operations led to y; None where they are many, where one is heavy, or where y is a matrix product."""
     names = signature(y)

@@ -140,6 +140,10 @@ class LiveRecord:
         """How many operations led to y; None where they are many or heavy."""
         return cuts.few(self.signature(y))
 
+    def counted(self, y: Value, most: int) -> int | None:
+        """How many operations led to y, where they are up to so many and none is heavy."""
+        return cuts.counted(y, most)
+
     def light(self, y: Value) -> bool:
         """Whether no heavy operation is near y."""
         return not cuts.HEAVY.intersection(self.signature(y))

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 
 import wrt
-from tests.beyond._models import fails_at_row_seven, jacobian, model, slow, weights
+from tests.beyond._models import fails_at_row_seven, jacobian, mlp, model, slow, weights
 from wrt import d
 from wrt._beyond.model import forget
 from wrt._cli.cluster_demo import demonstrate, network
@@ -100,6 +101,57 @@ def poisoned(folder: Path) -> dict[str, object]:
     return {"words": ""}
 
 
+def second_derivative() -> dict[str, object]:
+    """Of the sum of the outputs, whose gradient each worker pulls for itself."""
+    run = wrt.Model(summed, weights(24, 16, 24), torch.linspace(-1, 1, 24, dtype=torch.float64)).trace()
+    H = (d(run.output) / d(run.inputs[0]) / d(run.inputs[0])).dask(chunks=(6, -1))
+    here, there = H.compute(scheduler="synchronous"), H.compute()
+    expected = torch.autograd.functional.hessian(summed(weights(24, 16, 24)), run.inputs[0].value.detach())
+    return {"bits": bool(np.array_equal(here, there)), "right": bool(np.allclose(here, expected, rtol=1e-10, atol=1e-13))}
+
+
+def summed(state):
+    return lambda x: mlp(state)(x).sum()
+
+
+def disk_full(client, folder: Path) -> dict[str, object]:
+    """No worker may write files as large as a block; later they may."""
+    J, words = jacobian(model(40, 30, 40)), ""
+    before = client.run(files_up_to, 1000)
+    try:
+        J.to_zarr(folder / "full", chunks=(10, -1))
+    except Unfinished as error:
+        words = str(error)
+    there = len(list((folder / "full").glob("c/*/0")))
+    for worker, limit in before.items():
+        client.run(files_up_to, limit, workers=[worker])
+    again = J.to_zarr(folder / "full")
+    here = J.dask(chunks=(10, -1)).compute(scheduler="synchronous")
+    return {"words": words, "there": there, "computed": again.computed, "bits": bool(np.array_equal(again, here))}
+
+
+def files_up_to(size: int) -> int:
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    return before
+
+
+def restarted(client, folder: Path) -> dict[str, object]:
+    """All workers and everything that the scheduler knew are gone; the same client goes on."""
+    J, words = slow_jacobian(3), ""
+    thread = when(folder / "restarted", 3, client.restart)
+    with wrt.options(way="pull"):
+        try:
+            J.to_zarr(folder / "restarted", chunks=(2, -1))
+        except Unfinished as error:
+            words = str(error)
+        thread.join()
+        there = len(list((folder / "restarted").glob("c/*/0")))
+        again = J.to_zarr(folder / "restarted")
+        here = J.dask(chunks=(2, -1)).compute(scheduler="synchronous")
+    return {"words": words, "there": there, "found": again.found, "bits": bool(np.array_equal(again, here))}
+
+
 def mapped(folder: Path) -> dict[str, object]:
     xs = torch.linspace(-1, 1, 480, dtype=torch.float64).reshape(80, 6)
     question = lambda t: d(t.output) / d(t.inputs[0])
@@ -158,7 +210,10 @@ def main(folder: Path) -> None:
         told["poisoned"] = poisoned(folder)
         told["sent once"] = sent_once(client, folder)
         told["mapped"] = mapped(folder)
+        told["second derivative"] = second_derivative()
+        told["disk full"] = disk_full(client, folder)
         told["worker killed"] = worker_killed(client, folder)
+        told["restarted"] = restarted(client, folder)
         told["scheduler gone"] = scheduler_gone(client, folder)
         (folder / "told.json").write_text(json.dumps(told))
         sys.stdout.flush()

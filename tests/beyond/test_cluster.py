@@ -36,6 +36,15 @@ def test_a_cluster_answers_as_one_process_does(tmp_path: Path) -> None:
         "  block [6:9, 0:6]: ValueError: row 7 is poisoned",
         "  mend that and run it again: only what is missing is computed",
     ]
+    assert told["second derivative"] == {"bits": True, "right": True}
+    full = told["disk full"]
+    assert full["words"].splitlines()[0] == f"4 of 4 blocks are missing in {tmp_path / 'full'}"
+    assert "OSError: [Errno 27] File too large" in full["words"].splitlines()[1]
+    assert (full["there"], full["computed"], full["bits"]) == (0, 4, True)
+    again = told["restarted"]
+    assert "blocks are missing in" in again["words"]
+    assert "the scheduler lost the work" in again["words"].splitlines()[1]
+    assert (again["there"] <= again["found"] < 12, again["bits"]) == (True, True)
     gone = told["scheduler gone"]
     assert 3 <= gone["there"] < 12
     assert "blocks are missing in" in gone["words"]

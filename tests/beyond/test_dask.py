@@ -11,6 +11,7 @@ from tests.beyond._models import by_loop, jacobian, model, stencil, truth
 from wrt import d
 from wrt._beyond import solve
 from wrt._beyond.source import source_of
+from wrt._operators.second import of_gradient
 from wrt.errors import CannotTravel, WrongShape
 
 da = pytest.importorskip("dask.array")
@@ -193,7 +194,78 @@ def test_chunks_that_do_not_fit_are_told() -> None:
     assert told[2] == '  give one size for each of its 2 axes, -1 for a whole axis, or "auto"'
 
 
-def test_a_second_derivative_is_refused_in_words() -> None:
-    x = torch.ones(3, requires_grad=True)
-    with pytest.raises(WrongShape, match="only a first derivative goes to blocks"):
-        (d((x**3).sum()) / d(x) / d(x)).dask()
+def bowl(state: torch.Tensor):
+    def f(x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(x @ state)
+        loss = (hidden**2).sum() * x.sum()
+        return loss
+
+    return f
+
+
+def bowl_run(start: float = -1.0):
+    of = torch.linspace(start, 1, 12, dtype=torch.float64)
+    state = torch.randn(12, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return wrt.Model(bowl, state, of).trace(), torch.autograd.functional.hessian(bowl(state), of).numpy()
+
+
+def test_the_blocks_of_a_second_derivative_make_up_the_hessian() -> None:
+    t, expected = bowl_run()
+    H = d(t.output) / d(t.inputs[0]) / d(t.inputs[0])
+    source = pickle.loads(pickle.dumps(source_of(H)))  # as a worker gets it
+    found = np.concatenate([source.block((slice(k, k + 4), slice(0, 12))) for k in (0, 4, 8)])
+    assert np.allclose(found, expected, rtol=1e-12, atol=1e-13)
+    assert np.array_equal(H.dask(chunks=(4, -1)).compute(scheduler="synchronous"), found)
+    assert np.allclose(H.dask()[3:5, 2].compute(scheduler="synchronous"), expected[3:5, 2], rtol=1e-12, atol=1e-13)
+
+
+def test_a_gradient_is_pulled_once_for_all_blocks_of_a_hessian(monkeypatch) -> None:
+    pulled = []
+    monkeypatch.setattr(solve, "of_gradient", lambda *asked: pulled.append(1) or of_gradient(*asked))
+    t, _ = bowl_run(start=-2.0)
+    (d(t.output) / d(t.inputs[0]) / d(t.inputs[0])).dask(chunks=(3, 5)).compute(scheduler="synchronous")
+    assert len(pulled) == 1
+
+
+def test_a_sparse_hessian_is_swept_once_for_all_blocks() -> None:
+    x = torch.linspace(0, 1, 1500, dtype=torch.float64)
+    t = wrt.Model(lambda: lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum(), None, x).trace()
+    H = d(t.output) / d(t.inputs[0]) / d(t.inputs[0])
+    found, a, k = H.dask(chunks=(500, -1)).compute(scheduler="synchronous"), x.numpy(), np.arange(1500)
+    inner = np.where(k < 1499, 12 * a**2 - 4 * np.roll(a, -1), 0) + np.where(k > 0, 2, 0)
+    expected = np.diag(inner) + np.diag(-4 * a[:-1], 1) + np.diag(-4 * a[:-1], -1)
+    assert np.allclose(found, expected, rtol=1e-12, atol=1e-13)
+    assert source_of(H).solver().how.startswith("structured")
+
+
+def test_second_derivatives_of_several_numbers_and_by_two_values_go_to_blocks() -> None:
+    t, _ = bowl_run()
+    of_all, mixed = d(t["hidden"]) / d(t.inputs[0]) / d(t.inputs[0]), d(t.output) / d(t.inputs[0]) / d(t["hidden"])
+    for asked, chunks in ((of_all, (3, 12, 12)), (mixed, (5, 4))):
+        found = asked.dask(chunks=chunks).compute(scheduler="synchronous")
+        assert np.allclose(found, asked.numpy(), rtol=1e-12, atol=1e-13)
+
+
+def test_a_second_derivative_that_is_zero_is_zeros(tmp_path) -> None:
+    t = wrt.Model(lambda: lambda x: 3 * x.sum(), None, torch.ones(4)).trace()
+    H = d(t.output) / d(t.inputs[0]) / d(t.inputs[0])
+    assert np.array_equal(H.dask(chunks=(2, -1)).compute(scheduler="synchronous"), np.zeros((4, 4)))
+
+
+def test_live_second_derivatives_go_to_disk_and_are_known_again(tmp_path) -> None:
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64).requires_grad_()
+    for number, y in enumerate(((x**4).sum(), x**3)):
+        H, path = d(y) / d(x) / d(x), tmp_path / str(number)
+        assert np.allclose(H.to_zarr(path), H.numpy(), rtol=1e-12)
+        assert H.to_zarr(path).computed == 0
+
+
+def test_scattered_entries_are_refused_in_words() -> None:
+    t, _ = bowl_run()
+    with pytest.raises(WrongShape) as error:
+        (d(t["hidden"]) / d(t.inputs[0]))[[0, 1], [2, 3]].dask()
+    assert str(error.value).splitlines() == [
+        "scattered entries do not go to blocks",
+        "  these have shape (2,)",
+        "  take .value, or ask for d(y)[rows] / d(x)[columns]",
+    ]

@@ -14,6 +14,9 @@ import wrt
 from tests.beyond._models import BUILT, jacobian, mlp, model, truth, weights
 from wrt import d
 from wrt._beyond.model import forget
+from wrt._beyond.source import source_of
+from wrt._core.index import Elements
+from wrt._notation.derivative import Derivative
 from wrt.errors import CannotTravel, NotATensor
 
 X = torch.linspace(-1, 1, 4, dtype=torch.float64)
@@ -187,20 +190,56 @@ def test_a_builder_that_builds_nothing_is_told() -> None:
         wrt.Model(lambda: torch.ones(2), None, torch.ones(2)).trace()
 
 
-def test_a_tensor_filled_in_place_is_refused_in_words() -> None:
-    def build():
-        def f(x: torch.Tensor) -> torch.Tensor:
-            h = torch.zeros(3, dtype=torch.float64)
-            h[0] = x[0]
-            h[1] = h[0] * 2
-            return h
+def filled():
+    def f(x: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros(3, dtype=torch.float64)
+        h[0] = x[0]
+        h[1] = h[0] * 2
+        h[2] = h[0] * h[1]
+        return h
 
-        return f
+    return f
 
-    run = wrt.Model(build, None, X).trace()
+
+def test_a_tensor_filled_in_place_travels_under_its_name() -> None:
+    run = wrt.Model(filled, None, X).trace()
+    J = d(run["h"]) / d(run["h"])
+    source = pickle.loads(pickle.dumps(source_of(J)))
+    a = float(X[0])
+    expected = np.array([[1, 0, 0], [2, 1, 0], [4 * a, a, 1]])
+    assert np.allclose(source.block((slice(0, 3), slice(0, 3))), expected)
+    assert np.allclose(J[1:, ::2].dask(chunks=(1, 1)).compute(scheduler="synchronous"), expected[1:, ::2])
+
+
+def test_a_tensor_filled_in_place_without_a_name_is_refused_in_words() -> None:
+    run = wrt.Model(filled, None, X).trace()
+    (side,) = (d(run["h"]) / d(run["h"]))._sides
+    for part in side.parts:
+        part.value.name = ""
     with pytest.raises(CannotTravel) as error:
-        (d(run["h"]) / d(run["h"])).dask()
-    assert words(error)[0] == "this question is about a tensor that was filled in place"
+        Derivative(run["h"]._value, Elements.all((3,)), (side,)).dask()
+    assert words(error) == [
+        "this question is about a tensor that was filled in place",
+        "  its elements were written at 3 moments of the run, which have no address",
+        "  ask for one of them with .at(k), or take J.value here",
+    ]
+
+
+def test_a_view_that_was_filled_in_place_travels_whole_and_in_part_is_refused_in_words() -> None:
+    run = wrt.Model(lambda: lambda x: into(x.new_zeros(2, 3), x), None, X).trace()
+    J = d(run.output) / d(run["rows"])
+    assert np.allclose(J.dask(chunks=(1, -1)).compute(scheduler="synchronous"), J.numpy())
+    with pytest.raises(CannotTravel) as error:
+        J[:, :2].dask()
+    assert words(error)[0] == "a tensor of this question has no name in its run"
+
+
+def into(whole: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    rows = whole[1]
+    rows[0] = x[0]
+    rows[1] = rows[0] * x[0]
+    rows[2] = x[1]
+    return rows * 2
 
 
 def test_it_says_what_it_is() -> None:

@@ -77,3 +77,15 @@ def test_a_device_is_chosen_by_its_kind_or_its_number(device: str) -> None:
     run = wrt.Model(build, state(), jnp.linspace(-1, 1, 6), device=device).trace()
     (place,) = run.output.value.devices()
     assert place.platform == "cpu"
+
+
+def test_the_blocks_of_a_second_derivative_make_up_the_hessian() -> None:
+    x = jnp.linspace(-1, 1, 6)
+    run = pickle.loads(pickle.dumps(wrt.Model(energy, state(), x))).trace()
+    H = d(run.output) / d(run.inputs[0]) / d(run.inputs[0])
+    found = H.dask(chunks=(2, -1)).compute(scheduler="synchronous")
+    assert np.allclose(found, jax.hessian(energy(state()))(x), rtol=1e-4, atol=1e-5)
+
+
+def energy(state):
+    return lambda x: (jnp.tanh(x @ state["first"]) ** 2).sum()

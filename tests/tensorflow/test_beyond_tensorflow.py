@@ -58,3 +58,20 @@ def test_the_floats_that_keras_makes_travel() -> None:
         keras.config.set_dtype_policy(before)
     assert model.trace().output.dtype == tf.float64
     assert keras.config.dtype_policy() == before
+
+
+def test_the_blocks_of_a_second_derivative_make_up_the_hessian() -> None:
+    x = tf.constant(np.linspace(-1, 1, 6)[None])
+    run = pickle.loads(pickle.dumps(wrt.Model(energy, state(), x))).trace()
+    found = (d(run.output) / d(run.inputs[0]) / d(run.inputs[0])).dask(chunks=(1, 2, 1, -1))
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = energy(state())(x)
+        gradient = inner.gradient(y, x)
+    assert np.allclose(found.compute(scheduler="synchronous"), outer.jacobian(gradient, x).numpy(), rtol=1e-10, atol=1e-12)
+
+
+def energy(state):
+    return lambda x: tf.reduce_sum(tf.tanh(x @ state["first"]) ** 2)

@@ -27,21 +27,33 @@ class Address:
 
 def address_of(recording: Any, value: Value) -> Address:
     """Where a Value of this run stands."""
+    found = known_address(recording, value)
+    if found is None:
+        raise CannotTravel(
+            "a tensor of this question has no name in its run",
+            "another process finds it again as an output, an input or by a name",
+            'bind it to a variable inside the model, or write wrt.tap("name", tensor) there',
+        )
+    return found
+
+
+def known_address(recording: Any, value: Value) -> Address | None:
+    """The same; None where it stands nowhere."""
     for kind, tree in (("output", recording.output), ("input", (recording.inputs, recording.keywords))):
         for number, one in enumerate(_values(recording, tree)):
             if recording.same(one, value):
                 return Address(kind, number)  # type: ignore[arg-type]
     for name in dict.fromkeys([value.name, *recording.names]):
-        bindings = recording.names.all(name) if name else ()
-        for number, binding in enumerate(bindings):
-            bound = recording.bound(binding)
+        for bound, address in named(recording, name):
             if bound.shape == value.shape and recording.same(bound, value):
-                return Address("name", number, name)
-    raise CannotTravel(
-        "a tensor of this question has no name in its run",
-        "another process finds it again as an output, an input or by a name",
-        'bind it to a variable inside the model, or write wrt.tap("name", tensor) there',
-    )
+                return address
+    return None
+
+
+def named(recording: Any, name: str) -> Iterator[tuple[Value, Address]]:
+    """Every Value that was bound to a name, and where it stands."""
+    for number, binding in enumerate(recording.names.all(name) if name else ()):
+        yield recording.bound(binding), Address("name", number, name)
 
 
 def value_at(recording: Any, address: Address) -> Value:

@@ -24,6 +24,7 @@ from wrt._beyond.source import Live, cannot_travel
 from wrt.errors import Unfinished
 
 IN_HAND = 2  # jobs given to each thread of a worker ahead of time
+LONG = 200  # letters
 
 Job = tuple[Any, ...]
 Work = Callable[..., "Note"]
@@ -180,8 +181,9 @@ def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead:
 
 
 def _words(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else 'no words'}"
+    """The kind of an error and its first line, of a long one the first sentence."""
+    first = (str(error).strip().splitlines() or ["no words"])[0]
+    return f"{type(error).__name__}: {first if len(first) <= LONG else first.split('. ')[0]}"
 
 
 def refuse_unfinished(done: Done, missing: int, wanted: int, place: Any, called: Callable[[int], str]) -> None:

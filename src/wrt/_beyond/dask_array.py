@@ -70,7 +70,7 @@ def bounds_of(region: Region) -> tuple[tuple[int, int], ...]:
 
 def _transposed(derivative: Derivative, chunks: Any) -> Any:
     """x's axes first: the blocks of the map itself, turned."""
-    y, x = len(derivative.rows.shape), len(derivative.ask.x.shape)
+    y, x = len(derivative.rows.shape), len(derivative.shape) - len(derivative.rows.shape)
     if isinstance(chunks, tuple) and len(chunks) == x + y:
         chunks = chunks[x:] + chunks[:x]
     return dask_array(derivative.T, chunks).transpose((*range(y, y + x), *range(y)))

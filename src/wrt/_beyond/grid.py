@@ -91,6 +91,8 @@ def _pushes(derivative: Derivative) -> bool:
     """Whether columns can be swept at all: otherwise every band of them would cost all rows."""
     ask = derivative.ask
     record = ask.y.record
+    if derivative.order > 1:
+        return False  # of a gradient that is there on the workers alone
     if not all(map(record.has_history, (ask.y, *ask.x.values))):
         return False
     return bool(record.linear(ask.y, ask.x.values).push_rungs)

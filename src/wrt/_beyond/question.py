@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wrt._beyond.address import Address, address_of, value_at
-from wrt._core.index import Elements, Shape
+from wrt._beyond.address import Address, address_of, known_address, named, value_at
+from wrt._core.index import Elements, Positions, Shape
+from wrt._core.value import Part, Side, Value
 from wrt._notation.derivative import Derivative
 from wrt._run.options import Options, current
 from wrt.errors import CannotTravel, WrongShape
@@ -16,54 +18,107 @@ from wrt.errors import CannotTravel, WrongShape
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`d(y)[rows] / d(x)[columns]` in every run of one model."""
+    """`d(y)[rows] / d(x)[columns]` in every run of one model; `further` denominators make it a higher derivative."""
 
     y: Address
     rows: Elements
     x: Address
     columns: Elements
     options: Options
+    further: tuple[tuple[Address, Elements], ...] = ()
 
     @classmethod
     def of(cls, derivative: Derivative) -> Question:
         """The question that a Derivative of a recorded run asks."""
-        ask = plain(derivative).ask
-        if derivative._transposed:
+        if without_entries(derivative)._transposed:
             raise WrongShape(
                 "a transposed derivative is not asked in blocks or samples",
                 f"its shape is {derivative.shape}, x's axes first",
                 "ask for d(y) / d(x), and transpose what comes back",
             )
-        part = ask.x.parts[0]
-        if len(ask.x.parts) != 1 or part.into is not None or part.component:
-            raise CannotTravel(
-                "this question is about a tensor that was filled in place",
-                f"its elements were written at {len(ask.x.parts)} moments of the run, which have no address",
-                "ask for one of them with .at(k), or take J.value here",
-            )
-        recording = ask.y.record
-        y, x = address_of(recording, ask.y), address_of(recording, part.value)
-        return cls(y, ask.rows, x, part.elements, current())
+        recording = derivative._y.record
+        first, *further = (_standing(recording, side) for side in derivative._sides)
+        return cls(address_of(recording, derivative._y), derivative.rows, *first, current(), tuple(further))
 
     def asked(self, recording: Any) -> Derivative:
         """The same question in another run."""
-        y, x = value_at(recording, self.y), value_at(recording, self.x)
-        for value, elements, letter in ((y, self.rows, "y"), (x, self.columns, "x")):
-            if value.shape != elements.of:
-                raise CannotTravel(
-                    f"{letter} has shape {value.shape} in the run that was recorded here",
-                    f"the question was asked of shape {elements.of}",
-                    "let the builder make the same model in every process, and give it the same inputs",
-                )
-        return Derivative(y, self.rows, (recording.side(x, self.columns),))
+        y = _same_shape(value_at(recording, self.y), self.rows, "y")
+        sides = [
+            recording.side(_same_shape(value_at(recording, address), elements, "x"), elements)
+            for address, elements in ((self.x, self.columns), *self.further)
+        ]
+        return Derivative(y, self.rows, tuple(sides))
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells two questions of one model apart; Elements compare without their listed positions."""
-        return self.y, _told(self.rows), self.x, _told(self.columns), self.options
+        further = tuple((address, _told(elements)) for address, elements in self.further)
+        return self.y, _told(self.rows), self.x, _told(self.columns), further
 
     def __str__(self) -> str:
-        return f"d({self.y}) / d({self.x})"
+        return " / ".join(f"d({one})" for one in (self.y, self.x, *(address for address, _ in self.further)))
+
+
+def _same_shape(value: Value, elements: Elements, letter: str) -> Value:
+    if value.shape == elements.of:
+        return value
+    raise CannotTravel(
+        f"{letter} has shape {value.shape} in the run that was recorded here",
+        f"the question was asked of shape {elements.of}",
+        "let the builder make the same model in every process, and give it the same inputs",
+    )
+
+
+def _standing(recording: Any, side: Side) -> tuple[Address, Elements]:
+    """Where a denominator stands in its run. A tensor that was filled in place stands under its name: the run itself
+    tells which moment wrote which element, and has to tell the same here."""
+    part = side.parts[0]
+    simple = len(side.parts) == 1 and part.into is None and not part.component
+    standing = known_address(recording, part.value) if simple else None
+    if standing is not None:
+        return standing, part.elements
+    for value, address in named(recording, part.value.name):
+        for elements in _candidates(side, value):
+            if _alike(recording.side(value, elements), side):
+                return address, elements
+    if simple:
+        return address_of(recording, part.value), part.elements  # which says what is missing
+    raise CannotTravel(
+        "this question is about a tensor that was filled in place",
+        f"its elements were written at {len(side.parts)} moments of the run, which have no address",
+        "ask for one of them with .at(k), or take J.value here",
+    )
+
+
+def _candidates(side: Side, value: Value) -> Iterator[Elements]:
+    """Elements of a Value that a side may mean: those of its parts where they count in its shape, or all of a view."""
+    if all(part.value.shape == value.shape and not part.component for part in side.parts):
+        yield _joined(side, value)
+    elif side.shape == value.shape:
+        yield Elements.all(value.shape)
+
+
+def _joined(side: Side, value: Value) -> Elements:
+    """The elements of all parts, in the order of the selection."""
+    positions = np.zeros(side.size, dtype=np.int64)
+    for part in side.parts:
+        positions[slice(None) if part.into is None else part.into] = part.elements.positions.reshape(-1)
+    return Elements.at(value.shape, positions.reshape(side.shape))
+
+
+def _alike(one: Side, other: Side) -> bool:
+    """Whether two sides are the same elements at the same moments."""
+    return len(one.parts) == len(other.parts) and all(map(_alike_parts, one.parts, other.parts))
+
+
+def _alike_parts(one: Part, other: Part) -> bool:
+    here, there = ((_places(part), part.elements.positions.reshape(-1)) for part in (one, other))
+    same = np.array_equal(here[0], there[0]) and np.array_equal(here[1], there[1])
+    return same and bool(one.value.record.same(one.value, other.value))
+
+
+def _places(part: Part) -> Positions:
+    return np.arange(part.elements.size) if part.into is None else part.into
 
 
 def _told(elements: Elements) -> tuple[Any, ...]:
@@ -71,13 +126,12 @@ def _told(elements: Elements) -> tuple[Any, ...]:
     return elements.of, elements.shape, elements.offset, elements.strides, listed
 
 
-def plain(derivative: Derivative) -> Derivative:
-    """A first derivative as it stands; anything else is refused, with the way out."""
-    if derivative.order > 1 or derivative._entries is not None:
-        what = "of scattered entries" if derivative.order == 1 else f"of order {derivative.order}"
+def without_entries(derivative: Derivative) -> Derivative:
+    """A derivative whose shape is y's and then x's; scattered entries are refused, with the way out."""
+    if derivative._entries is not None:
         raise WrongShape(
-            "only a first derivative goes to blocks",
-            f"this one is {what}, shape {derivative.shape}",
+            "scattered entries do not go to blocks",
+            f"these have shape {derivative.shape}",
             "take .value, or ask for d(y)[rows] / d(x)[columns]",
         )
     return derivative
@@ -86,13 +140,13 @@ def plain(derivative: Derivative) -> Derivative:
 def numpy_dtype(derivative: Derivative) -> np.dtype[Any]:
     """The dtype of the answer once it is NumPy's."""
     arrays = derivative._y.record.backend.arrays
-    ask = derivative.ask
-    real = arrays.numpy(arrays.zeros((0,), ask.x.values[0])).dtype
-    if arrays.is_complex(ask.y) and real.kind == "f":  # a complex y over a real x
+    real = arrays.numpy(arrays.zeros((0,), derivative._sides[-1].values[0])).dtype
+    if arrays.is_complex(derivative._y) and real.kind == "f":  # a complex y over a real x
         return np.result_type(real, np.complex64)
     return np.dtype(real)
 
 
 def halves(derivative: Derivative) -> tuple[Shape, Shape]:
-    """(y's shape, x's shape)."""
-    return derivative.rows.shape, derivative.ask.x.shape
+    """(the shape of what is differentiated last, the shape of what it is differentiated by)."""
+    first = sum((side.shape for side in derivative._sides[:-1]), derivative.rows.shape)
+    return first, derivative._sides[-1].shape

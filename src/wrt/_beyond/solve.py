@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,9 +18,10 @@ import numpy.typing as npt
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape
 from wrt._core.plan import Cut
-from wrt._core.protocol import Linear
+from wrt._core.protocol import Linear, random_signs
 from wrt._core.report import Report
 from wrt._notation.derivative import Derivative
+from wrt._operators.second import of_gradient
 from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._planner.foresee import foresee
@@ -32,6 +34,7 @@ from wrt._run.direct import Swept, sweep_direct
 from wrt._run.factored import Factors
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
+from wrt.errors import WrongShape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -44,10 +47,14 @@ PER_ENTRY = 48  # bytes that finding and keeping one entry of a structure takes
 
 
 class Solver:
-    """One question of one recorded run; `budget` bytes may be kept to answer blocks faster."""
+    """One question of one recorded run; `budget` bytes may be kept to answer blocks faster.
+
+    The second derivative of one number is answered as the first one of its gradient, pulled once so that it can be
+    differentiated again. Other higher derivatives are asked block by block as they stand.
+    """
 
     def __init__(self, asked: Derivative, budget: int) -> None:
-        self.asked = asked
+        self.whole = asked
         self.budget = budget
         self.report = Report()
         self._linear: dict[tuple[int, ...], Linear] = {}
@@ -55,29 +62,62 @@ class Solver:
         self._rows: csr_array | None = None
         self._factors: tuple[Any, Any] | None = None
 
+    @cached_property
+    def asked(self) -> Derivative | None:
+        """The question as a first derivative; None where it is not one."""
+        whole = self.whole
+        if whole.order == 1:
+            return whole
+        if whole.order > 2 or whole.rows.shape != ():
+            return None
+        try:
+            ask = of_gradient(whole._y, whole.rows, whole._sides)
+        except WrongShape:
+            return None
+        return Derivative(ask.y, ask.rows, (ask.x,))
+
     @property
     def how(self) -> str:
         """In which way blocks are answered."""
         self._look()
         if self._rows is not None or self._factors is not None:
             return f"{self.report.strategy}: {self.report.because}"
+        if self.asked is None:
+            return "direct: the gradient is differentiated again for each block"
         return "direct: a pull for each row of a block, or a push for each column"
 
     def block(self, region: Region) -> Numbers:
         """The numbers of a region, in its shape."""
         self._look()
-        part = self.asked[region]
+        asked = self.asked
+        if asked is None:
+            return self._as_it_stands(region)
         if self._rows is None and self._factors is None:
-            return self._swept(part).reshape(part.shape)
-        split = len(self.asked.rows.shape)
-        here = _flat(self.asked.rows.shape, region[:split])
-        there = _flat(self.asked.ask.x.shape, region[split:])
+            found = self._swept(asked[region])
+            return self._as_it_stands(region) if found is None else found.reshape(asked[region].shape)
+        split = len(asked.rows.shape)
+        here = _flat(asked.rows.shape, region[:split])
+        there = _flat(asked.ask.x.shape, region[split:])
         found = self._rows[here][:, there].toarray() if self._rows is not None else self._product(here, there)
-        return np.asarray(found).reshape(part.shape)
+        return np.asarray(found).reshape(asked[region].shape)
+
+    def combination(self, seed: int) -> Numbers:
+        """A random combination of all rows: one pull by which the answer is known again."""
+        asked = self.asked
+        if asked is None:
+            return self._as_it_stands(tuple(slice(0, 1) for _ in self.whole.shape[:-1]) + (slice(None),))
+        weights = random_signs(1, asked.rows.size, seed).reshape(asked.rows.shape)
+        return asked._y.record.backend.arrays.numpy(weights @ asked)
+
+    def _as_it_stands(self, region: Region) -> Numbers:
+        """By the ordinary way: exact zeros where nothing depends on anything, or the error that says why."""
+        with afresh():
+            return self.whole[region].numpy()
 
     def _product(self, rows: Numbers | slice, columns: Numbers | slice) -> Numbers:
         """(r, c) = (r, w) @ (w, c), where the factors live."""
         assert self._factors is not None
+        assert self.asked is not None
         last, first = self._factors
         arrays = self.asked.ask.y.record.backend.arrays
         return arrays.numpy(arrays.matmul(_some(arrays, last, rows, 0), _some(arrays, first, columns, 1)))
@@ -89,6 +129,8 @@ class Solver:
         if self._looked:
             return
         self._looked = True
+        if self.asked is None:
+            return
         ask = self.asked.ask
         if not worth_planning(ask) or execute.is_identity(ask) or self._has_parts(ask):
             return
@@ -115,7 +157,8 @@ class Solver:
             return True
         rows = np.linspace(0, ask.m - 1, 5).astype(np.int64)[1:-1]
         few = Derivative(ask.y, Elements.at(ask.y.shape, ask.rows.positions[rows]), (ask.x,))
-        density = float((self._swept(few) != 0).mean())
+        found = self._swept(few)
+        density = 0.0 if found is None else float((found != 0).mean())
         return density > DENSE or density * ask.m * ask.n * PER_ENTRY <= self.budget
 
     def _keep(self, found: Passes | Factors) -> None:
@@ -137,8 +180,8 @@ class Solver:
                     self._linear[key] = record.linear(ask.y, side.values)
                 yield ask if side is ask.x else replace(ask, x=side), self._linear[key]
 
-    def _swept(self, part: Derivative) -> Numbers:
-        """(r, c), by rows or columns of this block alone, proven by a plain pull."""
+    def _swept(self, part: Derivative) -> Numbers | None:
+        """(r, c), by rows or columns of this block alone, proven by a plain pull; None where no path leads to x."""
         ask = part.ask
         arrays = ask.y.record.backend.arrays
         if execute.is_identity(ask) or ask.m == 0 or ask.n == 0:
@@ -155,9 +198,7 @@ class Solver:
                 if not swept.finite:
                     array = repair.non_finite(some, linear, array, swept.way, report)
                 return arrays.numpy(array)
-        execute.raise_unless_independent(ask)
-        return arrays.numpy(arrays.zeros((ask.m, ask.n), ask.x.values[0]))
-
+        return None
 
     @staticmethod
     def _local(ask: Ask, linear: Linear, report: Report) -> Swept | None:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from wrt._beyond.fingerprint import fingerprint
 from wrt._beyond.model import COUNTS, LOCK, Model, model_of
-from wrt._beyond.question import Question, plain
+from wrt._beyond.question import Question, without_entries
 from wrt._beyond.solve import Region, Solver
 from wrt._beyond.witness import Witness, refuse_another_run, witness
-from wrt._core.protocol import random_signs
 from wrt._notation.derivative import Derivative
 from wrt._run.options import current, options
 from wrt.errors import CannotTravel
@@ -39,7 +38,7 @@ class Recipe:
         self.question = question
         self.budget = budget
         self.seen = seen
-        self.token = fingerprint(model.token, *question.key[:4], repr(question.options))
+        self.token = fingerprint(model.token, *question.key, repr(question.options))
 
     @property
     def identity(self) -> str:
@@ -94,9 +93,7 @@ class Live:
     def identity(self) -> str:
         """One row of it, a random combination of all rows: tensors have no name that another process would know."""
         with self.at_work():
-            arrays = self._asked._y.record.backend.arrays
-            weights = random_signs(1, self._asked.rows.size, SEED).reshape(self._asked.rows.shape)
-            return f"live-{fingerprint(self._asked.shape, arrays.numpy(weights @ self._asked))}"
+            return f"live-{fingerprint(self._asked.shape, self._solver.combination(SEED))}"
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -123,7 +120,7 @@ Source = Recipe | Live
 
 def source_of(derivative: Derivative, budget: int = BUDGET) -> Source:
     """Where the blocks of a derivative come from."""
-    model = model_of(plain(derivative)._y.record)
+    model = model_of(without_entries(derivative)._y.record)
     if model is None:
         return Live(derivative, budget)
     return Recipe(model, Question.of(derivative), budget, witness(derivative))

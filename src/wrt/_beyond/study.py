@@ -21,7 +21,7 @@ from wrt._core.value import Value
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Trace, _backend_for, trace
 from wrt._run.options import Options, current, options
-from wrt.errors import CannotTravel, NotATensor, WrongQuery
+from wrt.errors import CannotTravel, NotATensor, WrongQuery, WrongShape
 
 Take = Literal["value", "norm", "diagonal", "flow"]
 MOST = 1024  # samples in a batch, where nobody says otherwise
@@ -121,6 +121,12 @@ def study_of(question: Callable[[Trace], Any], samples: Samples, model: Any, tak
             "for a value, a norm or a diagonal it has to give a derivative of the run",
             "write lambda t: d(t.output)[0, 3] / d(t.inputs[0])[0]",
         )
+    if found.order > 1:
+        raise WrongShape(
+            "only a first derivative is asked of every sample",
+            f"this one is of order {found.order}, shape {found.shape}",
+            "let the model return the first derivative, and ask for d(t.output) / d(t.inputs[0])",
+        )
     study.about = Question.of(found)
     alone = _alone(found, take)
     study.shape, study.dtype = alone.shape, alone.dtype
@@ -173,7 +179,7 @@ def _differs(one: npt.NDArray[Any], other: npt.NDArray[Any], precision: float) -
 def identity(study: Study, samples: Samples, alone: npt.NDArray[Any]) -> str:
     """What the answers are known by: the question, the data, and the model by its recipe or by its first answer."""
     model = study.model.token if isinstance(study.model, Model) else fingerprint(alone)
-    about = study.about.key[:4] if isinstance(study.about, Question) else (study.about.names, study.about.shapes)
+    about = study.about.key if isinstance(study.about, Question) else (study.about.names, study.about.shapes)
     return fingerprint(model, study.take, repr(about), samples.identity())
 
 

@@ -43,7 +43,8 @@ def to_zarr(
     begun = time.perf_counter()
     with source.at_work():
         grid, dtype = _grid(derivative, known, chunks, memory), numpy_dtype(derivative)
-    shapes = {"y": list(derivative.rows.shape), "x": list(derivative.ask.x.shape)}
+    y = derivative.rows.shape
+    shapes = {"y": list(y), "x": list(derivative.shape[len(y) :])}
     about = {"question": str(source), **shapes, "budget": _budget(known, memory)}
     array = store.prepared(source.identity, grid, dtype, about)
     there = store.present(array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,43 +11,49 @@ import numpy as np
 from wrt._core.index import Positions
 from wrt._core.pattern import NOBODY
 
-MOST_CONFLICTS = 2**25  # pairs of lines that meet; beyond this, coloring takes longer than it can save
+MOST_CONFLICTS = 2**25  # pairs of lines that meet; beyond this, listing them takes longer than it can save
 
 
 def color_rows(pattern: Any, *, below: int) -> Positions | None:
     """A color for each row, NOBODY for empty ones; None where there are not clearly fewer colors than `below`."""
-    entries = np.bincount(pattern.indices, minlength=pattern.shape[1])
-    if entries.max(initial=0) >= below or int((entries.astype(np.int64) ** 2).sum()) > MOST_CONFLICTS:
+    entries = np.bincount(pattern.indices, minlength=pattern.shape[1]).astype(np.int64)
+    fullest = int(entries.max(initial=0))
+    if fullest >= below:
         return None
-    meets = (pattern @ pattern.T).tocsr()
-    counts = np.diff(meets.indptr)
-    empty = np.diff(pattern.indptr) == 0
-    orders: tuple[Callable[[], Positions], ...] = (
-        lambda: np.argsort(-counts, kind="stable"),
-        lambda: np.arange(len(counts)),
-        lambda: _smallest_last(meets),
-    )
+    orders: list[Callable[[], Positions]] = [
+        lambda: np.argsort(-(pattern.astype(np.int64) @ entries), kind="stable"),  # those that meet most come first
+        lambda: np.arange(pattern.shape[0]),
+    ]
+    if int((entries**2).sum()) <= MOST_CONFLICTS:
+        orders.append(lambda: _smallest_last((pattern @ pattern.T).tocsr()))
+    starts, columns = pattern.indptr.tolist(), pattern.indices.tolist()
+    lines = [columns[start:stop] for start, stop in pairwise(starts)]
     best: Positions | None = None
     for make in orders:
-        order = make()
-        found = _greedy(meets, order[~empty[order]], below if best is None else int(best.max()))
+        found = _greedy(lines, pattern.shape[1], make(), below if best is None else int(best.max()))
         best = best if found is None else found
-        if best is not None and int(best.max()) < entries.max(initial=0):
+        if best is not None and int(best.max()) < fullest:
             break  # as few as the fullest column needs
     return best
 
 
-def _greedy(meets: Any, order: Positions, below: int) -> Positions | None:
-    """The smallest color that no neighbor has, line after line; None once `below` colors are needed."""
-    starts, neighbors = meets.indptr, meets.indices
-    color = np.full(len(starts) - 1, NOBODY, dtype=np.int64)
-    taken = np.zeros(below + 2, dtype=np.int64)  # one that is always free, and one for NOBODY to mark
-    for turn, line in enumerate(order.tolist(), start=1):
-        taken[color[neighbors[starts[line] : starts[line + 1]]]] = turn
-        chosen = int(np.argmax(taken != turn))
-        if chosen >= below:
+def _greedy(lines: list[list[int]], columns: int, order: Positions, below: int) -> Positions | None:
+    """The smallest color that no line with an entry in the same column has; None once `below` colors are needed."""
+    color = np.full(len(lines), NOBODY, dtype=np.int64)
+    used = [0] * columns  # the colors of each column, as the bits of a number
+    for number in order.tolist():
+        line = lines[number]
+        if not line:
+            continue
+        taken = 0
+        for column in line:
+            taken |= used[column]
+        free = ~taken & (taken + 1)  # the lowest bit that is not set
+        if free >> below:
             return None
-        color[line] = chosen
+        color[number] = free.bit_length() - 1
+        for column in line:
+            used[column] |= free
     return color
 
 

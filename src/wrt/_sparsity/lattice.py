@@ -151,16 +151,18 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
     if offsets is None or sum(map(len, offsets)) > MOST_OFFSETS:
         return None
     fewest = max(map(len, offsets))
-    rows = _hashed(structure, _gaps(offsets, [link.x for link in links]), fewest, structure.passes)
+    rows = _hashed(structure, offsets, [link.x for link in links], fewest, structure.passes)
     columns = None
     if rows is None or FAR_FEWER * fewest <= rows.passes:
         columns = _hashed_columns(structure, offsets, fewest)
     return None if rows is None and columns is None else Lattice(structure, classes, tuple(offsets), rows, columns)
 
 
-def _hashed(structure: Structure, gaps: Gaps, fewest: int, instead_of: int) -> Hash | None:
+def _hashed(structure: Structure, offsets: list[Offsets], linked: list[int], fewest: int, instead_of: int) -> Hash | None:
     """The hash with the fewest passes; None where it would not be clearly fewer than these."""
-    for passes in range(fewest, min(int(instead_of * WORTH), 2 * fewest + 8) + 1):
+    most = min(int(instead_of * WORTH), 2 * fewest + 8)
+    gaps = _gaps(offsets, linked) if fewest <= most else []
+    for passes in range(fewest, most + 1):
         hashed = _hash(structure, gaps, passes)
         if hashed is not None:
             return Hash(*hashed, passes)
@@ -179,8 +181,7 @@ def _hashed_columns(structure: Structure, offsets: list[Offsets], fewest: int) -
         for member, spot in zip(members.tolist(), (-each[:, linked]).tolist(), strict=True):
             turned[member].append((*spot, kind))
     seen = [np.array(each, dtype=np.int64).reshape(-1, len(linked) + 1) for each in turned]
-    gaps = _gaps(seen, list(range(len(linked))))
-    return _hashed(structure, gaps, fewest, structure.passes_by("push"))
+    return _hashed(structure, seen, list(range(len(linked))), fewest, structure.passes_by("push"))
 
 
 def _joint_offsets(

@@ -93,7 +93,6 @@ def again(ask: Ask, form: Form = DENSE) -> Again | None:
     known = before.get(_key(ask, form))
     if known is None or current() is not DEFAULT or not (ask.rows.everything and _whole(ask.x)):
         return None
-    ask.y.record.ready(ask.y, ask.x)
     began = time.perf_counter()
     try:
         found = known.run()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Array = Any
 
 MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
-MOST_POSITIONS = 4096  # rows that are known to be finite
+MOST_POSITIONS = 4096  # that are kept on the device, and known for a finite row
 
 
 class Blocks:
@@ -77,17 +77,18 @@ def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
 class Row:
     """One row of the Jacobian, by the engine's own unbatched pull: one call for each position."""
 
-    __slots__ = ("_finite", "leaves", "program")
+    __slots__ = ("_finite", "_places", "leaves", "program")
 
     def __init__(self, linear: JaxLinear) -> None:
         self.leaves, structure = _laid_open(linear)
         self.program = _row(structure, linear.y.shape, linear.y.dtype)
         self._finite: set[int] = set()
+        self._places: dict[int, Array] = {}
 
     def __call__(self, position: int) -> tuple[Array, Callable[[], bool]]:
         """In x's own shape; and whether all of it is finite, for which the host must wait."""
         try:
-            found, finite = self.program(position, *self.leaves)
+            found, finite = self.program(self._place(position), *self.leaves)
         except Exception as error:
             raise said(error) from error
         if not self.program.compiled:
@@ -95,6 +96,15 @@ class Row:
         if position in self._finite:  # the same program on the same numbers
             return found, always
         return found, partial(self._fetched, position, finite)
+
+    def _place(self, position: int) -> Array:
+        """The position where the program runs: sending a number there takes longer than most rows."""
+        found = self._places.get(position)
+        if found is None:
+            found = jax.device_put(np.int32(position))
+            if len(self._places) < MOST_POSITIONS:
+                self._places[position] = found
+        return found
 
     def _fetched(self, position: int, finite: Array) -> bool:
         verdict = bool(np.asarray(finite))

@@ -51,7 +51,7 @@ class JaxRecord:
         self.inside = Inside(self)
         self.wide = bool(jax.config.jax_enable_x64)
         self._values: dict[Var, Value] = {}
-        self.asked_before: dict[Any, Any] = {}  # questions that one compiled program answers: see `_run/fused.py`
+        self._asked_before: dict[Any, Any] = {}
         self._rows: dict[tuple[Var, Var], Row | None] = {}
         self._latest: tuple[Any, Callable[[], bool]] = (None, always)
         self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
@@ -258,6 +258,11 @@ class JaxRecord:
                 f"ask inside `with jax.enable_x64({self.wide}):`",
             )
 
+    @property
+    def asked_before(self) -> dict[Any, Any]:
+        """Questions that one compiled program answers, see `_run/fused.py`; none while numbers have another width."""
+        return self._asked_before if self.wide == jax.config.jax_enable_x64 else {}
+
     def linear(self, y: Value, xs: Sequence[Value]) -> JaxLinear:
         key = (id(self.inside.settled(y)), *(id(self.inside.settled(x)) for x in xs))
         found = self._linear.pop(key, None)
@@ -268,7 +273,7 @@ class JaxRecord:
         found.compiled.heat.asked += 1
         while len(self._linear) > KEPT:
             self._linear.popitem(last=False)
-            self.asked_before.clear()  # these may hold what was just dropped
+            self._asked_before.clear()  # these may hold what was just dropped
             self._rows.clear()
         return found
 

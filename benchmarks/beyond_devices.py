@@ -84,7 +84,7 @@ def jax_network(state: Any) -> Any:
 
     def f(x: Any) -> Any:
         for weight in state:
-            x = jnp.tanh(weight @ x)
+            x = jnp.tanh(jnp.matmul(weight, x, precision="highest"))  # by default a GPU rounds products to 10 bits
         return x
 
     return f

@@ -194,6 +194,21 @@ def test_chunks_that_do_not_fit_are_told() -> None:
     assert told[2] == '  give one size for each of its 2 axes, -1 for a whole axis, or "auto"'
 
 
+@pytest.mark.parametrize(
+    "f", [lambda u: u**2 - torch.roll(u, 1) * torch.roll(u, -1), lambda u: torch.sin(u * u.sum())], ids=["stencil", "dense"]
+)
+def test_blocks_without_matrix_products_have_the_bits_of_the_value(f) -> None:
+    run = wrt.Model(lambda: f, None, torch.linspace(-1, 1, 600)).trace()
+    J = d(run.output) / d(run.inputs[0])
+    assert np.array_equal(J.dask(chunks=(130, -1)).compute(**HERE), J.numpy())
+
+
+def test_blocks_behind_a_matrix_product_are_the_value_to_rounding() -> None:
+    J = jacobian(model(20, 30, 40))
+    found, value = J.dask(chunks=(7, -1)).compute(**HERE), J.numpy()
+    assert np.abs(found - value).max() <= 16 * np.finfo(np.float64).eps * np.abs(value).max()
+
+
 def bowl(state: torch.Tensor):
     def f(x: torch.Tensor) -> torch.Tensor:
         hidden = torch.tanh(x @ state)

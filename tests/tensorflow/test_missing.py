@@ -173,3 +173,16 @@ def test_a_gradient_with_numpy_inside_is_pulled_one_by_one() -> None:
     assert "one by one" in str(J.explain())
     assert np.allclose(d(y) / d(x)[:2], np.diag(np.cos(x))[:, :2], atol=1e-15)  # a push would drop it all
     assert np.allclose((d(y) / d(x)) @ np.ones(70), np.cos(x), atol=1e-15)
+
+
+def test_a_py_function_gives_its_gradient_once() -> None:
+    t = wrt.trace(lambda x: tf.py_function(tf.sin, [x], tf.float64), tf.constant(np.linspace(0, 1, 3)))
+    assert np.allclose(d(t.output)[0] / d(t.inputs[0]), [1, 0, 0])
+    t = wrt.trace(lambda x: tf.py_function(tf.sin, [x], tf.float64), tf.constant(np.linspace(0, 1, 3)))
+    with pytest.raises(wrt.errors.EngineRefused) as refused:
+        (d(t.output) / d(t.inputs[0])).value
+    assert str(refused.value) == (
+        "a tf.py_function on the way gives its gradient only once\n"
+        "  TensorFlow throws away what it kept of the call after the first pass, and this question takes more of them\n"
+        "  call the Python function itself: eager code needs no tf.py_function; or record again for each row"
+    )

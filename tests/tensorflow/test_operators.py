@@ -55,3 +55,14 @@ def test_finite_differences_find_a_wrong_rule() -> None:
     wrong = wrt.trace(lambda x: cube(tf.tanh(x)), x, values=True)
     assert (d(right.output) / d(right.inputs[0])).check()
     assert (d(wrong.output) / d(wrong.inputs[0])).check().verdict == "disagrees"
+
+
+def test_updates_are_run_again() -> None:
+    def filled(x: Any) -> Any:
+        h = tf.tensor_scatter_nd_update(tf.zeros(5), [[0]], x[:1])
+        for k in range(1, 5):
+            h = tf.tensor_scatter_nd_update(h, [[k]], [tf.sin(h[k - 1]) + x[k % 3]])
+        return h
+
+    t = wrt.trace(filled, tf.constant([0.3, -0.2, 0.9]))
+    assert (d(t.output) / d(t.inputs[0])).check()

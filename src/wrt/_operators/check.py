@@ -128,7 +128,7 @@ def _run_again(ask: Ask) -> tuple[Callable[[Numbers], Numbers], float]:
         raise _not_recorded("x or y is not one value of the recording")
     evidence: Evidence = record.evidence()
     evidence.look_from(y)
-    replay = _Replay(evidence, y, x)
+    replay = _Replay(evidence, y, x, writes_in_place=record.backend.arrays.writes_in_place)
     start = replay.start
     scale = max(1.0, float(np.abs(start).max(initial=0.0)))
     rows, columns = ask.rows.positions, part.elements.positions
@@ -144,7 +144,7 @@ def _run_again(ask: Ask) -> tuple[Callable[[Numbers], Numbers], float]:
 class _Replay:
     """The operations from x to y, to be run again on another x."""
 
-    def __init__(self, evidence: Evidence, y: int, x: int) -> None:
+    def __init__(self, evidence: Evidence, y: int, x: int, *, writes_in_place: bool) -> None:
         self.y, self.x = y, x
         reached = {x}
         nodes: list[Node] = []
@@ -161,8 +161,9 @@ class _Replay:
         start = evidence.value(x)
         for node in reversed(kept):
             again = evidence.again(node)
-            if again is None or node.write is not None:
-                raise _cannot_repeat(node)
+            in_place = writes_in_place and node.write is not None  # elsewhere an update makes a new tensor
+            if again is None or in_place:
+                raise _cannot_repeat(node, in_place)
             self.steps.append((node, again))
             if start is None and x in again.numbers:
                 start = again.inputs[again.numbers.index(x)]
@@ -193,8 +194,8 @@ def _not_recorded(words: str) -> NotRecorded:
     )
 
 
-def _cannot_repeat(node: Node) -> EngineRefused:
-    what = "writes in place" if node.write is not None else "was recorded without its arguments"
+def _cannot_repeat(node: Node, in_place: bool) -> EngineRefused:
+    what = "writes in place" if in_place else "was recorded without its arguments"
     return EngineRefused(
         f"{node.op} cannot be run again" + (f", at {node.where}" if node.where else ""),
         f"it {what}",

@@ -70,6 +70,12 @@ def written_less_often(k: int, last: int) -> WrongIndex:
 
 def engine(error: Exception) -> EngineRefused:
     said = str(error).strip().splitlines()
+    if "KeyError: b'pyfunc_" in str(error):
+        return EngineRefused(
+            "a tf.py_function on the way gives its gradient only once",
+            "TensorFlow throws away what it kept of the call after the first pass, and this question takes more of them",
+            "call the Python function itself: eager code needs no tf.py_function; or record again for each row",
+        )
     return EngineRefused(
         "TensorFlow's tape could not run this pass",
         said[0][:200] if said else type(error).__name__,

@@ -214,7 +214,8 @@ def _apart(question: Question) -> Iterator[Finding]:
         yield twin
         return
     graph = question.evidence.graph
-    certain = not route.left
+    unseen = getattr(question.evidence, "unseen", None)  # torch alone has code that a recording does not look into
+    certain = not route.left and not (unseen is not None and unseen(question.y))
     name, of = question.names[1], question.names[0]
     if not any(graph.tensors[k].node is None or graph.tensors[k].requires_grad for k in route.needed - {question.y}):
         words = f"{of} is a constant: nothing that can be differentiated went into it"

@@ -19,6 +19,8 @@ from wrt._backends.torch.lines import operations_of_nodes
 from wrt._backends.torch.measures import Lazy, as_numbers, largest, like, quiet
 from wrt._backends.torch.one_operation import pull
 from wrt._backends.torch.tensors import Entry
+from wrt._backends.torch.unseen import may_come_from_there
+from wrt._core.dataflow import upstream
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where
@@ -67,6 +69,10 @@ class TorchEvidence:
         if followed:
             return -1
         return next((operation for operation, flag in flips if flag), None)
+
+    def unseen(self, y: int) -> bool:
+        """Whether y may be computed from something that nobody saw being made."""
+        return may_come_from_there(self.listener, self.graph, upstream(self.graph, y))
 
     def look_from(self, y: int) -> None:
         """There is one engine."""

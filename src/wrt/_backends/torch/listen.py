@@ -21,6 +21,7 @@ from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
+from wrt._backends.torch.unseen import transforming
 from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
 
@@ -73,12 +74,16 @@ class Listener(TorchFunctionMode):
         self.module = ""
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
+        self.unseen: int | None = None  # the first value that may have been made where nobody looked
 
     # ---------------------------------------------------------------- the hot path
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         traits = TRAITS[func]
         if traits is PLAIN_QUESTION:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if transforming():
+            self.looks_away()
             return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
         if traits.verbatim and traits.name in ABOUT_GRAD and not user_files[frame.f_code.co_filename]:
@@ -223,6 +228,11 @@ class Listener(TorchFunctionMode):
             if tensor.requires_grad and tensor.is_leaf:  # from here on gradients enter at the tensor itself, not at its twin
                 entries[0].node, entries[0].output = None, 0
                 entries[0].shadow = entries[0].buffer = None
+
+    def looks_away(self) -> None:
+        """What runs now is not seen: tensors met from here on may come from there."""
+        if self.unseen is None:
+            self.unseen = len(self.values)
 
     # ---------------------------------------------------------------- tensors and values
 

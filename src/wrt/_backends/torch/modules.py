@@ -67,6 +67,8 @@ def called() -> Undo:
     def before(module: torch.nn.Module, args: Any) -> None:
         recording = here()
         if recording is not None:
+            if isinstance(module, torch.jit.ScriptModule):
+                recording.listener.looks_away()
             paths: ModulePaths = recording.paths
             paths.inside.append(paths.of(module, outermost=not paths.inside))
             recording.listener.module = paths.inside[-1]

@@ -23,8 +23,9 @@ from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.regions import region_words
 from wrt._backends.torch.tensors import Entry
 from wrt._backends.torch.twinning import twin_of
+from wrt._backends.torch.unseen import may_come_from_there, not_seen
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.dataflow import flow
+from wrt._core.dataflow import flow, upstream
 from wrt._core.frame_names import visible_tensors
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
@@ -207,9 +208,10 @@ class TorchRecording(LiveRecord):
         if ours[0] is None or ours[1] is None or self.graph is None:
             return super().unreached(y, x)
         followed = flow(self.graph, ours[0].number, ours[1].number)
-        if followed.independent:
-            return True
         names = (y.name or "y", x.name or "x")
+        if followed.independent:
+            hidden = may_come_from_there(self.listener, self.graph, upstream(self.graph, ours[0].number))
+            return not_seen(*names) if hidden else True
         if followed.cuts:
             return cut_error(followed.cuts[0], *names)
         if followed.left and not followed.reaches:

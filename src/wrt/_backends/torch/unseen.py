@@ -1,0 +1,61 @@
+"""Code that a function mode does not look into: torch.func transforms and TorchScript.
+
+They run as they would without a recording, on the user's own tensors. What depends on what inside is known to autograd
+alone, for tensors that require grad: of all others nothing may be concluded from not having seen them used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from wrt._backends.torch.standing import Undo, here, stands_in
+from wrt._core.graph import Graph
+from wrt.errors import NoPath
+
+if TYPE_CHECKING:
+    from wrt._backends.torch.listen import Listener
+
+_transform: Any = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+
+
+def transforming() -> bool:
+    """Whether a torch.func transform (vmap, grad, jvp) is at work, on tensors of its own."""
+    return _transform() is not None
+
+
+@stands_in
+def scripted() -> Undo:
+    """Know when a recording thread calls a scripted function; scripted modules are modules, and have hooks."""
+    kind: Any = torch.jit.ScriptFunction
+    original = kind.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recording = here()
+        if recording is not None:
+            recording.listener.looks_away()
+        return original(self, *args, **kwargs)
+
+    def undo() -> None:
+        kind.__call__ = original
+
+    kind.__call__ = call
+    return undo
+
+
+def may_come_from_there(listener: Listener, graph: Graph, needed: set[int]) -> bool:
+    """Whether something that y was computed from first appeared after nobody had looked, and nobody saw it being made."""
+    since = listener.unseen
+    if since is None:
+        return False
+    made = {k for node in graph.nodes for k in node.outputs}
+    return any(k >= since and k not in made for k in needed)
+
+
+def not_seen(y: str, x: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        "part of the run was torch.func or TorchScript: what it made of tensors without requires_grad is not known",
+        f"write {x}.requires_grad_() before the run: autograd follows it there too",
+    )

@@ -1,0 +1,75 @@
+"""torch.func and TorchScript inside a recording: they run as ever, and what was not seen is never called independent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import wrt
+from tests._snapshot import unchanged
+from wrt import d, errors
+
+DOUBLE = torch.float64
+
+
+def product(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sin()
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # deprecated, and still in use
+    SCRIPTED = torch.jit.script(product)
+    TRACED = torch.jit.trace(nn.Linear(3, 2).double().requires_grad_(False), torch.ones(3, dtype=DOUBLE))
+
+
+CODE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "vmap": torch.func.vmap(lambda a: a.sin() * 2),
+    "vmap of a closure": lambda x: torch.func.vmap(lambda a: a * x)(torch.ones(2, dtype=DOUBLE)),
+    "grad": torch.func.grad(lambda a: (a**3).sum()),
+    "jvp": lambda x: torch.func.jvp(lambda a: a**3, (x,), (torch.ones(3, dtype=DOUBLE),))[1],
+    "hessian": torch.func.hessian(lambda a: (a**3).sum()),
+    "a scripted function": SCRIPTED,
+    "a traced module": TRACED,
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_what_was_not_seen_is_refused_not_zero(name: str) -> None:
+    x = torch.linspace(0.5, 1.5, 3, dtype=DOUBLE)
+    with unchanged(x), wrt.record():
+        before = 2 * x
+        y = CODE[name](x)
+        z = 2 * y
+    assert not y.requires_grad
+    for later in (y, z):
+        with pytest.raises(errors.NoPath) as refused:
+            _ = (d(later) / d(x)).value
+        assert str(refused.value).splitlines()[1:] == [
+            "  part of the run was torch.func or TorchScript: what it made of tensors without requires_grad is not known",
+            "  write x.requires_grad_() before the run: autograd follows it there too",
+        ]
+    assert not any(finding.certain for finding in wrt.why(z, x))
+    assert torch.equal((d(before) / d(x)).value, 2 * torch.eye(3, dtype=DOUBLE))
+    assert (d(z) / d(y)).value.sum() == 2 * y.numel()
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_what_requires_grad_is_followed_there(name: str) -> None:
+    x = torch.linspace(0.5, 1.5, 3, dtype=DOUBLE, requires_grad=True)
+    with wrt.record():
+        y = CODE[name](x)
+    rows = [torch.autograd.grad(one, x, retain_graph=True)[0] for one in y.reshape(-1)]
+    assert torch.allclose((d(y) / d(x)).value.reshape(-1, 3), torch.stack(rows))
+
+
+def test_a_run_without_them_proves_independence() -> None:
+    x, w = torch.ones(2), torch.ones(2)
+    with wrt.record():
+        y, z = x * 2, w * 3
+    J = d(y) / d(w)
+    assert not J.connected
+    assert not J.value.any()

@@ -91,6 +91,21 @@ class Compression:
         return (*self.owners, self.along * n)
 
     @property
+    def strides(self) -> tuple[int, Shape] | None:
+        """Where the first slot stands and how far one step along each axis of the box leads, in the flattened Jacobian.
+
+        None where steps along an axis differ or lead back: such slots have to be placed one by one.
+        """
+        start, steps = 0, np.zeros(len(self.box), dtype=np.int64)
+        for table in self.places:
+            first = int(table.flat[0])
+            apart = [int(table.take(1, axis).flat[0]) - first if n > 1 else 0 for axis, n in enumerate(table.shape)]
+            if np.any(table != first + np.tensordot(apart, np.indices(table.shape), 1)):
+                return None
+            start, steps = start + first, steps + apart
+        return None if steps.min(initial=0) < 0 else (start, tuple(steps.tolist()))
+
+    @property
     def entries(self) -> int:
         """How many entries of the Jacobian may be nonzero."""
         return prod(self.box) - len(self.free)

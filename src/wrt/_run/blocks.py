@@ -187,18 +187,14 @@ def _cut(arrays: Any, blocks: Blocks, axes: tuple[Axis, ...], lengths: list[int]
 
 def dense(arrays: Any, blocks: Blocks) -> Array:
     """The whole matrix, zeros beside the diagonals written out."""
-    array, axes = blocks.array, list(blocks.axes)
-    columns: list[Axis] = []
-    for axis in blocks.columns:
-        if axis not in blocks.rows:
-            columns.append(axis)
-            continue
-        (twin,) = _new((axis[1],))
-        letters = dict(zip([*axes, twin], map(chr, range(97, 123)), strict=False))
-        here = "".join(letters[one] for one in axes)
-        eye = arrays.eye_like(axis[1], array)
-        array = arrays.contract(f"{here},{letters[axis]}{letters[twin]}->{here}{letters[twin]}", array, eye)
-        axes.append(twin)
-        columns.append(twin)
-    order = [axes.index(axis) for axis in (*blocks.rows, *columns)]
-    return arrays.reshape(arrays.permute(array, order), blocks.shape)
+    whole = (*blocks.rows, *blocks.columns)
+    if len(set(whole)) == len(whole):  # no diagonals
+        order = [blocks.axes.index(axis) for axis in whole]
+        return arrays.reshape(arrays.permute(blocks.array, order), blocks.shape)
+    steps = dict.fromkeys(whole, 0)
+    step = 1
+    for axis in reversed(whole):  # on a diagonal, one step goes down and to the right
+        steps[axis] += step
+        step *= axis[1]
+    strides = tuple(steps[axis] for axis in blocks.axes)
+    return arrays.lay(blocks.shape, blocks.array, 0, strides, blocks.array.dtype)

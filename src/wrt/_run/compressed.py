@@ -60,15 +60,29 @@ class Passes:
         give_back(self.ask)
         arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
         values = arrays.reshape(self.array, (-1,))
-        places = places_of(self.ask, self.plan)
         if self.blank is None:
-            found = arrays.scatter((self.ask.m, self.ask.n), places, values, like)
+            found = self._laid()
+            if found is None:
+                found = arrays.scatter((self.ask.m, self.ask.n), places_of(self.ask, self.plan), values, like)
         else:
-            written = arrays.place(self.blank, (places,), arrays.cast(values, like))
+            written = arrays.place(self.blank, (places_of(self.ask, self.plan),), arrays.cast(values, like))
             found, self.blank = arrays.reshape(written, (self.ask.m, self.ask.n)), None
         if self.extras is None:
             return found
         return arrays.place(found, (self.extras.rows, self.extras.columns), arrays.from_numpy(self.extras.values, like))
+
+    def _laid(self) -> Array | None:
+        """The same by one strided copy; None where entries do not lie in equal steps (see `Compression.strides`)."""
+        lay = getattr(self.ask.y.record.backend.arrays, "lay", None)
+        if lay is None:
+            return None
+        if "strides" not in self.plan.kept:
+            self.plan.kept["strides"] = self.plan.compression.strides
+        if (found := self.plan.kept["strides"]) is None:
+            return None
+        values = self.ask.y.record.backend.arrays.reshape(self.array, self.plan.compression.box)
+        laid: Array = lay((self.ask.m, self.ask.n), values, *found, self.ask.x.values[0].dtype)
+        return laid
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""

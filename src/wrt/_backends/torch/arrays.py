@@ -255,6 +255,12 @@ class TorchArrays:
         made = _zeros((math.prod(shape),), like.dtype, like.key.device)
         return made.scatter_(0, index, values.to(like.dtype)).view(shape)
 
+    def lay(self, shape: Shape, values: Tensor, start: int, strides: Shape, dtype: torch.dtype) -> Tensor:
+        """Zeros of this shape with the values among them, the first at `start` of the flat array, the others in steps."""
+        made = _zeros(shape, dtype, values.device)
+        made.as_strided(values.shape, strides, start).copy_(values)
+        return made
+
     def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
         return torch.zeros(size, dtype=values.dtype, device=values.device).scatter_add_(0, index, values)
 
@@ -266,9 +272,6 @@ class TorchArrays:
         if math.prod(shape) > LARGE and a.is_cpu and a.dtype in NUMPY and not (a.requires_grad or b.requires_grad):
             return torch.mm(a, b, out=torch.from_numpy(np.empty(shape, NUMPY[a.dtype])))
         return a @ b
-
-    def eye_like(self, size: int, like: Tensor) -> Tensor:
-        return torch.eye(size, dtype=like.dtype, device=like.device)
 
     def add_to_diagonal(self, array: Tensor, number: float) -> Tensor:
         """A number more on the diagonal of a matrix that nobody else has."""

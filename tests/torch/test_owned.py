@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from tests.torch._rows import row_loop
 from wrt import d
 
 CUDA = pytest.param("cuda", marks=[
@@ -54,19 +53,3 @@ def test_two_summands_have_gradients_of_their_own():
     found = d(a + b)[1] / d([a, b])
     found[0].value.zero_()
     assert found[1].value.tolist() == [0, 1, 0]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_graphed_module_is_answered_row_by_row():
-    torch.manual_seed(0)
-    f = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4)).cuda().double()
-    x = torch.randn(6, dtype=torch.float64, device="cuda", requires_grad=True)
-    expected = row_loop(f(x), x)
-    graphed = torch.cuda.make_graphed_callables(f, (torch.randn_like(x).requires_grad_(),))
-    y = graphed(x)
-    rows = [(d(y)[i] / d(x)).value for i in range(4)]
-    torch.testing.assert_close(torch.stack(rows), expected)
-    J = d(y) / d(x)
-    torch.testing.assert_close(J.value, expected)
-    assert J.certificate

@@ -1,9 +1,11 @@
-"""torch.func and TorchScript inside a recording: they run as ever, and what was not seen is never called independent."""
+"""torch.func, TorchScript and threads inside a recording: they run as ever, and what was not seen is never called independent."""
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -26,6 +28,18 @@ with warnings.catch_warnings():
     TRACED = torch.jit.trace(nn.Linear(3, 2).double().requires_grad_(False), torch.ones(3, dtype=DOUBLE))
 
 
+POOL = ThreadPoolExecutor(1)
+POOL.submit(int).result()  # its thread is there before any recording
+
+
+def in_a_thread(x: torch.Tensor) -> torch.Tensor:
+    made: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: made.append(x.sin()))
+    thread.start()
+    thread.join()
+    return made[0]
+
+
 CODE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "vmap": torch.func.vmap(lambda a: a.sin() * 2),
     "vmap of a closure": lambda x: torch.func.vmap(lambda a: a * x)(torch.ones(2, dtype=DOUBLE)),
@@ -34,6 +48,8 @@ CODE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hessian": torch.func.hessian(lambda a: (a**3).sum()),
     "a scripted function": SCRIPTED,
     "a traced module": TRACED,
+    "a thread": in_a_thread,
+    "a pool": lambda x: POOL.submit(torch.sin, x).result(),
 }
 
 
@@ -49,7 +65,7 @@ def test_what_was_not_seen_is_refused_not_zero(name: str) -> None:
         with pytest.raises(errors.NoPath) as refused:
             _ = (d(later) / d(x)).value
         assert str(refused.value).splitlines()[1:] == [
-            "  part of the run was torch.func or TorchScript: what it made of tensors without requires_grad is not known",
+            "  the run went through torch.func, TorchScript or a thread: what it made of x, without requires_grad, is not known",
             "  write x.requires_grad_() before the run: autograd follows it there too",
         ]
     assert not any(finding.certain for finding in wrt.why(z, x))

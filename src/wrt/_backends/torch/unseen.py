@@ -1,4 +1,4 @@
-"""Code that a function mode does not look into: torch.func transforms and TorchScript.
+"""Code that a function mode does not look into: torch.func transforms, TorchScript, other threads.
 
 They run as they would without a recording, on the user's own tensors. What depends on what inside is known to autograd
 alone, for tensors that require grad: of all others nothing may be concluded from not having seen them used.
@@ -6,6 +6,9 @@ alone, for tensors that require grad: of all others nothing may be concluded fro
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,21 +29,41 @@ def transforming() -> bool:
 
 
 @stands_in
-def scripted() -> Undo:
-    """Know when a recording thread calls a scripted function; scripted modules are modules, and have hooks."""
-    kind: Any = torch.jit.ScriptFunction
-    original = kind.__call__
+def elsewhere() -> Undo:
+    """Know when a recording thread calls a scripted function or gives work to another thread.
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    Scripted modules are modules, and have hooks.
+    """
+    undone = [_looking_away(kind, name) for kind, name in _AWAY]
+
+    def undo() -> None:
+        for one in undone:
+            one()
+
+    return undo
+
+
+_AWAY: tuple[tuple[Any, str], ...] = (
+    (torch.jit.ScriptFunction, "__call__"),
+    (threading.Thread, "start"),
+    (ThreadPoolExecutor, "submit"),
+)
+
+
+def _looking_away(kind: Any, name: str) -> Undo:
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         recording = here()
         if recording is not None:
             recording.listener.looks_away()
         return original(self, *args, **kwargs)
 
     def undo() -> None:
-        kind.__call__ = original
+        setattr(kind, name, original)
 
-    kind.__call__ = call
+    setattr(kind, name, call)
     return undo
 
 
@@ -56,6 +79,6 @@ def may_come_from_there(listener: Listener, graph: Graph, needed: set[int]) -> b
 def not_seen(y: str, x: str) -> NoPath:
     return NoPath(
         f"no gradient path from {x} to {y}",
-        "part of the run was torch.func or TorchScript: what it made of tensors without requires_grad is not known",
+        f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",
         f"write {x}.requires_grad_() before the run: autograd follows it there too",
     )

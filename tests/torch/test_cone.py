@@ -8,6 +8,7 @@ from wrt import d
 from wrt._backends.torch import cone, local
 from wrt._planner import warm
 from wrt._planner.strategies import cone as strategy
+from wrt.errors import EngineRefused
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +28,18 @@ def weights(*shape):
 
 def conv(x, channels=2, size=3, **options):
     return F.conv2d(x, weights(channels, x.shape[1], size, size), weights(channels), **options)
+
+
+def normed(channels, **options):
+    """A batch norm that has been trained."""
+    layer = torch.nn.BatchNorm2d if options.get("affine", True) else torch.nn.BatchNorm1d
+    made = layer(channels, **options).double().eval()
+    with torch.no_grad():
+        made.running_mean.copy_(weights(channels))
+        made.running_var.copy_(weights(channels) ** 2 + 0.1)
+        if made.affine:
+            made.weight.copy_(weights(channels) + 0.5)
+    return made
 
 
 UNARY = {
@@ -49,6 +62,8 @@ MAPS = {
     "two branches": lambda x: conv(x, size=5, padding=2).sin() * conv(x, padding=1),
     "one axis": lambda x: F.conv1d(x[:, :, 7], weights(3, 2, 5), padding=2).tanh(),
     "unsqueezed": lambda x: conv(x[0].unsqueeze(0), padding=1).squeeze(0).unsqueeze(1),
+    "batch norm": lambda x: conv(normed(2)(conv(x, padding=1)).relu(), padding=1),
+    "batch norm without weights, one axis": lambda x: F.conv1d(normed(2, affine=False)(x[:, :, 7]), weights(3, 2, 5), padding=2),
     "selected": lambda x: conv(torch.cat([x, 2 * x]).detach()[1:] * x, padding=1)[0, 1],
 }
 
@@ -89,6 +104,22 @@ def test_an_operation_that_mixes_is_not_taken_for_local():
 def test_weights_made_of_x_are_no_weights():
     y, x = asked(lambda x: F.conv2d(x, weights(2, 2, 3, 3) * x.mean()).sin())
     assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(4, 6))) != "cone"
+
+
+def test_a_batch_norm_in_training_mixes_a_batch():
+    y, x = asked(lambda x: conv(normed(2).train()(conv(x, padding=1)), padding=1))
+    assert check(y, x, (0, 0, slice(3, 5)), (0, 0, slice(4, 6))) != "cone"
+
+
+@pytest.mark.parametrize("spoil", ["the weights", "a result"])
+def test_what_was_changed_since_is_refused_as_the_engine_refuses_it(spoil):
+    layer = torch.nn.Conv2d(2, 2, 3).double()
+    saved = []
+    y, x = asked(lambda x: layer(saved.append(torch.tanh(x)) or saved[0]).sin())
+    with torch.no_grad():
+        (layer.weight if spoil == "the weights" else saved[0]).mul_(2)
+    with pytest.raises(EngineRefused):
+        _ = (d(y)[0, 0, 3:5] / d(x)[0, 0, 4:6]).value
 
 
 def test_a_broadcast_is_no_elementwise_operation():

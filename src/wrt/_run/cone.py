@@ -44,6 +44,8 @@ def sweep_cone(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     # the rules of patches are held to row loops by their tests; only hooks of the user could say otherwise
     joined = not record.hooked() and current().certify
     batch = patches.pull(arrays.from_numpy(_seeds(ask.m, joined), ask.y))
+    if batch is None:
+        return None
     found = batch[: ask.m]
     report.steps.append(Step("rows through patches", "pull", "in one batch", ask.m, 1))
     report.certificate = _joined(ask, batch, report) if joined else _plain(ask, linear, found, report)

@@ -41,10 +41,13 @@ class Cone:
         self.work = recipe.work
         self.whole = recipe.whole
 
-    def pull(self, seeds: torch.Tensor) -> torch.Tensor:
-        """(k, rows) -> (k, columns)"""
-        with compat.Undisturbed(), torch.no_grad():
-            return self.recipe.pull(self.nodes, seeds)
+    def pull(self, seeds: torch.Tensor) -> torch.Tensor | None:
+        """(k, rows) -> (k, columns); None where what the graph had saved is gone."""
+        try:
+            with compat.Undisturbed(), torch.no_grad():
+                return self.recipe.pull(self.nodes, seeds)
+        except RuntimeError:  # changed or freed since: the engine is asked, and says so
+            return None
 
 
 class Recipe:
@@ -89,7 +92,10 @@ def cone(y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None
     """None where something between y and x is not known to be local, or where the two cannot meet."""
     start, end = ((value.key.edge.node, value.key.edge.output_nr) for value in (y, x))
     walked = walk(start, end, most=MOST_LAYERS, known=local.may_be_local)
-    operations = None if walked is None else _read(*walked)
+    try:
+        operations = None if walked is None else _read(*walked)
+    except RuntimeError:  # weights that were changed or freed since
+        return None
     if walked is None or operations is None:
         return None
     found = recipe(operations, rows.tobytes(), columns.tobytes())

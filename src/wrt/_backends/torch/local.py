@@ -26,6 +26,9 @@ ELEMENTWISE = frozenset(
         "Reciprocal Clone Erf Log1P Expm1 Add Sub Mul Div Pow"
     ).split()
 )
+BATCH_NORM = "NativeBatchNormBackward0"
+"""With the statistics of its training it acts on each number by itself, by a factor for its channel."""
+EACH_BY_ITSELF = ELEMENTWISE | {BATCH_NORM}
 BY_RESULT: dict[str, Any] = {
     "TanhBackward0": torch.ops.aten.tanh_backward.default,
     "SigmoidBackward0": torch.ops.aten.sigmoid_backward.default,
@@ -72,7 +75,7 @@ def shape_of(spot: Spot) -> Shape:
 def may_be_local(node: Any) -> bool:
     """Whether there are rules for operations of this name."""
     name = type(node).__name__
-    return name in ELEMENTWISE or name in (CONVOLUTION, SELECT) or name.startswith(SAME_NUMBERS)
+    return name in EACH_BY_ITSELF or name in (CONVOLUTION, SELECT) or name.startswith(SAME_NUMBERS)
 
 
 def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Operation | None:
@@ -88,7 +91,9 @@ def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Oper
         return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows)
     if name == SELECT:
         return Operation(name, shape, sources, selected=(node._saved_dim, node._saved_index))
-    if name in ELEMENTWISE:
+    if name == BATCH_NORM and (node._saved_training or [k for k, _ in sources] != [0]):
+        return None  # in training, every number of a batch depends on all of them
+    if name in EACH_BY_ITSELF:
         fits = all(shapes[source] == shape for _, source in sources)
     else:
         fits = all(_long(shapes[source]) == _long(shape) for _, source in sources)
@@ -108,7 +113,7 @@ def back(operation: Operation, before: Shape, box: Box) -> Box:
     if operation.name == SELECT:
         axis, index = operation.chosen(before)
         return (*box[:axis], (index, index + 1), *box[axis:])
-    return box if operation.name in ELEMENTWISE else _moved(box, operation.shape, before)
+    return box if operation.name in EACH_BY_ITSELF else _moved(box, operation.shape, before)
 
 
 def forth(operation: Operation, before: Shape, box: Box) -> Box:
@@ -125,7 +130,7 @@ def forth(operation: Operation, before: Shape, box: Box) -> Box:
         axis, index = operation.chosen(before)
         rest = (*box[:axis], *box[axis + 1 :])
         return rest if box[axis][0] <= index < box[axis][1] else tuple((0, 0) for _ in rest)
-    return box if operation.name in ELEMENTWISE else _moved(box, before, operation.shape)
+    return box if operation.name in EACH_BY_ITSELF else _moved(box, before, operation.shape)
 
 
 def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> Pull:
@@ -137,8 +142,9 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
     if operation.name in BY_RESULT:
         pulled, fitted = BY_RESULT[operation.name], _fitting([a for a, _ in box], _sizes(box), into)
         return lambda node, g: fitted(pulled(g, _part(node._saved_result, patch)))
-    if operation.name in ELEMENTWISE:
-        return _elementwise(operation.shape, k, patch, _fitting([a for a, _ in box], _sizes(box), into))
+    if operation.name in EACH_BY_ITSELF:
+        fitted = _fitting([a for a, _ in box], _sizes(box), into)
+        return _batch_norm(box, fitted) if operation.name == BATCH_NORM else _elementwise(operation.shape, k, patch, fitted)
     moved = back(operation, before, box)
     sizes, fitted = _sizes(moved), _fitting([a for a, _ in moved], _sizes(moved), into)
     return lambda node, g: fitted(g.reshape(len(g), *sizes))
@@ -149,6 +155,18 @@ def _elementwise(shape: Shape, k: int, patch: Patch, fitted: Callable[[Tensor], 
         slope = node(torch.ones(shape, dtype=g.dtype, device=g.device))
         slope = slope[k] if isinstance(slope, tuple) else slope
         return fitted(g * _part(slope, patch))
+
+    return pull
+
+
+def _batch_norm(box: Box, fitted: Callable[[Tensor], Tensor]) -> Pull:
+    channels, rest = slice(*box[1]), (1,) * (len(box) - 2)
+
+    def pull(node: Any, g: Tensor) -> Tensor:
+        factor = (node._saved_running_var[channels] + node._saved_eps).rsqrt()
+        weight = node._saved_weight
+        factor = factor if weight is None else factor * weight[channels]
+        return fitted(g * factor.view(-1, *rest))
 
     return pull
 

@@ -51,6 +51,7 @@ _SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
 KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together,
 SHARE = 512  # or that part of a GPU's memory
 FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
+PINNED = 2**22  # bytes that are worth pinning
 MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
 AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch
 
@@ -85,9 +86,12 @@ def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
 
 
 def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """A NumPy array on a device. The host does not wait for it: memory that is pinned can be left to the device to read."""
+    """A NumPy array on a device. The host does not wait for it: memory that is pinned can be left to the device to read.
+
+    Not so for a large one: torch keeps what it has pinned.
+    """
     there = torch.from_numpy(np.array(array))
-    if device.type != "cuda":
+    if device.type != "cuda" or there.nbytes > PINNED:
         return there.to(device)
     return there.pin_memory().to(device, non_blocking=True)
 

@@ -1,0 +1,117 @@
+"""The ways that only a device takes, on the CPU: no look at numbers from NumPy, zeros made ahead, proofs that overlap.
+
+Answers are held to a row loop in float64, and every fault has to be found.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch._rows import row_loop
+from wrt import d
+from wrt._backends.torch import arrays
+from wrt._backends.torch.arrays import TorchArrays
+from wrt._backends.torch.live import LiveRecord
+from wrt._planner import warm
+from wrt._run import planned
+
+
+@pytest.fixture(autouse=True)
+def on_a_device(monkeypatch):
+    monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
+    monkeypatch.setattr(TorchArrays, "at_hand", lambda self, array: None)
+    monkeypatch.setattr(arrays, "AT_HAND", 0)
+    monkeypatch.setattr(planned, "QUICK", 0.0)
+    warm.forget()
+    yield
+    warm.forget()
+
+
+def random(*shape):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def burgers(u):
+    inner = 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) - u[1:-1] * (u[2:] - u[:-2])
+    return torch.cat([u[:1], inner, u[-1:]])
+
+
+def five_points(x):
+    return x.sin() + x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) * x + x.roll(-1, 1)
+
+
+def samples(x):
+    return torch.tanh(x @ torch.linspace(-1, 1, 36, dtype=x.dtype).reshape(6, 6)) * x
+
+
+def convolution(x):
+    torch.manual_seed(0)
+    return nn.Conv2d(2, 2, 3, padding=1).double()(x[None]).tanh()[0]
+
+
+def waist(x):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(300, 9), nn.Tanh(), nn.Linear(9, 300)).double()(x)
+
+
+CASES = {
+    "stencil": (burgers, (400,), "structured"),
+    "five points": (five_points, (20, 25), "structured"),
+    "samples": (samples, (40, 6), "structured"),
+    "convolution": (convolution, (2, 12, 12), "structured"),
+    "waist": (waist, (300,), "cut"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_gives_the_rows_of_a_loop_first_and_again(name):
+    f, shape, strategy = CASES[name]
+    x = random(*shape)
+    y = f(x)
+    expected = row_loop(y, x)
+    for turn in ("cold", "warm"):
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value.reshape(expected.shape), expected, rtol=1e-11, atol=1e-13, msg=turn)
+        assert J.explain().strategy == strategy
+        assert J.certificate
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_an_entry_outside_the_pattern_is_found(size):
+    x = random(400)
+    y = burgers(x)
+    y = y + size * torch.zeros(400, dtype=y.dtype).index_fill(0, torch.tensor([217]), 1.0) * x[33]
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+    assert J.explain().fallbacks
+    assert J.certificate
+
+
+def test_a_plan_that_has_gone_stale_is_found():
+    x = random(360)
+    (d(x.roll(1) * x) / d(x)).value
+    y = x.roll(2) * x  # the same operations on the same shapes
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-14)
+    assert J.explain().fallbacks
+    assert J.certificate
+
+
+def test_weights_that_are_not_those_of_the_last_layer_are_found(monkeypatch):
+    x = random(70)
+    torch.manual_seed(0)
+    y = nn.Sequential(nn.Linear(70, 80), nn.Tanh(), nn.Linear(80, 70)).double()(x)
+    real = LiveRecord.weights
+
+    def wrong(self, y, xs):
+        value, rows = real(self, y, xs)
+        rows = rows.clone()
+        rows.view(70, -1)[5, 7] *= 1.001
+        return value, rows
+
+    monkeypatch.setattr(planned, "QUICK", 2e-3)
+    monkeypatch.setattr(LiveRecord, "weights", wrong)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+    assert not J.explain().steps[0].what.startswith("rows, starting as the weights")
+    assert J.certificate

@@ -54,8 +54,8 @@ class Recipe:
     """What to do with each tensor between y and x, and where rows and columns lie in the patches of the two ends."""
 
     def __init__(self, operations: Operations, boxes: list[Box], rows: Positions, columns: Positions) -> None:
-        self.work = sum(one.work(box) for one, box in zip(operations[:-1], boxes[:-1], strict=True))
-        self.whole = sum(one.work(one.everything) for one in operations[:-1])
+        self.work = sum([one.work(box) for one, box in zip(operations[:-1], boxes[:-1], strict=True)])
+        self.whole = sum([one.whole_work for one in operations[:-1]])
         self.steps: list[tuple[int, int, Pull]] = [
             (later, earlier, local.puller(one, k, operations[earlier].shape, boxes[later], boxes[earlier]))
             for later, one in enumerate(operations[:-1])
@@ -137,11 +137,11 @@ def recipe(operations: Operations, rows: bytes, columns: bytes) -> Recipe | None
 def _joined(one: Box | None, other: Box) -> Box:
     if one is None:
         return other
-    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True)])
 
 
 def _common(one: Box, other: Box) -> Box:
-    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return tuple([(a if a > c else c, b if b < d else d) for (a, b), (c, d) in zip(one, other, strict=True)])
 
 
 def _bounds(shape: Shape, positions: Positions) -> Box:

@@ -52,13 +52,13 @@ class Operation(NamedTuple):
     selected: tuple[int, int] = (0, 0)
     """Axis and index of a select, as torch keeps them: negative ones as huge unsigned numbers."""
 
-    @property
-    def everything(self) -> Box:
-        return tuple((0, n) for n in self.shape)
-
-    def work(self, box: Box) -> float:
+    def work(self, box: Box) -> int:
         """Multiplications of one pull through a patch."""
-        return float(math.prod(b - a for a, b in box) * math.prod(self.weight[1:]))
+        return math.prod([b - a for a, b in box]) * math.prod(self.weight[1:])
+
+    @property
+    def whole_work(self) -> int:
+        return math.prod(self.shape) * math.prod(self.weight[1:])
 
     def chosen(self, shape: Shape) -> tuple[int, int]:
         """Axis and index of a select from a tensor of this shape."""
@@ -229,10 +229,16 @@ def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
 
 def _fitting(at: list[int], sizes: Shape, into: Box) -> Callable[[Tensor], Tensor]:
     """What of a patch that starts at `at` lies inside a box; zeros where the box is larger."""
+    if all([start == a and start + size == b for start, size, (a, b) in zip(at, sizes, into, strict=True)]):
+        return _as_it_is
     around: list[int] = []
     for start, size, (a, b) in zip(at, sizes, into, strict=True):
         around = [start - a, b - start - size, *around]
-    return (lambda piece: F.pad(piece, around)) if any(around) else (lambda piece: piece)
+    return lambda piece: F.pad(piece, around)
+
+
+def _as_it_is(piece: Tensor) -> Tensor:
+    return piece
 
 
 Patch = tuple[slice, ...] | None
@@ -245,8 +251,10 @@ def _within(box: Box, shape: Shape) -> Patch:
 
 def _within_sizes(index: list[slice] | tuple[slice, ...], sizes: Shape) -> Patch:
     """The index, or None where it is all of axes of these sizes."""
-    whole = all(one.start in (None, 0) and one.stop in (None, n) for one, n in zip(index, sizes, strict=True))
-    return None if whole else tuple(index)
+    for one, n in zip(index, sizes, strict=True):
+        if one.start or one.stop not in (None, n):
+            return tuple(index)
+    return None
 
 
 def _part(tensor: Tensor, patch: Patch) -> Tensor:
@@ -254,7 +262,7 @@ def _part(tensor: Tensor, patch: Patch) -> Tensor:
 
 
 def _sizes(box: Box) -> Shape:
-    return tuple(b - a for a, b in box)
+    return tuple([b - a for a, b in box])
 
 
 def _moved(box: Box, before: Shape, after: Shape) -> Box:

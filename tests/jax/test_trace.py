@@ -1,12 +1,14 @@
 """Recording a JAX function and asking about anything in it; truth from jax.jacrev, closed products and differences."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import wrt
-from wrt import d
+from wrt import _backends, d
 from wrt.errors import DifferentRuns, EngineRefused, GradientCut, NoPath, NotDifferentiable, NotRecorded
 
 
@@ -261,6 +263,37 @@ def test_third_order():
 def test_equal_numbers_are_different_arguments():
     t = wrt.trace(lambda a, b: a * b * 0.3, 0.3, 0.3)
     assert float(d(t.output) / d(t.inputs[0])) == pytest.approx(0.09)
+
+
+class Elsewhere:
+    """A second framework that is loaded, and owns nothing."""
+
+    name = "torch"
+    owns = staticmethod(lambda obj: False)
+    tree = staticmethod(lambda obj: None)
+
+
+@pytest.mark.parametrize(
+    ("f", "given", "slope"),
+    [
+        (jnp.tanh, 2.0, 1 - np.tanh(2) ** 2),
+        (jax.jit(lambda x: x * x), 2.0, 4.0),
+        (partial(lambda k, x: jnp.sin(k * x), 3.0), 2.0, 3 * np.cos(6)),
+        (lambda x: x * x * 0.5, 2.0, 2.0),
+    ],
+    ids=["a function of jax.numpy", "a jitted one", "a partial one", "plain arithmetic"],
+)
+def test_numbers_go_to_jax_also_where_another_framework_is_loaded(f, given, slope, monkeypatch):
+    here = _backends.loaded()
+    monkeypatch.setattr(_backends, "loaded", lambda: [Elsewhere(), *here])
+    t = wrt.trace(f, given)
+    assert float(d(t.output) / d(t.inputs[0])) == pytest.approx(slope, rel=1e-5)
+
+
+def test_an_integer_is_refused_by_name_also_where_another_framework_is_loaded(monkeypatch):
+    here = _backends.loaded()
+    monkeypatch.setattr(_backends, "loaded", lambda: [Elsewhere(), *here])
+    assert wrt.trace(jnp.tanh, 2).inputs == [2]
 
 
 def test_an_array_of_numpy_is_taken_as_it_is_at_that_moment():

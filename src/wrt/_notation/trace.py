@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
 from types import CellType, ModuleType
 from typing import Any, NoReturn
@@ -288,13 +290,19 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             tree = backend.tree(candidate)
             if tree is not None and any(backend.owns(leaf) for leaf in tree[0]):
                 return backend
+    by_package = {_backends.FRAMEWORKS[backend.name]: backend for backend in backends}
+    for package in _packages(f):
+        if package in by_package:
+            return by_package[package]
     for candidate in _held(f):
         for backend in backends:
             package = candidate.__name__.split(".")[0] if isinstance(candidate, ModuleType) else ""
             if package == _backends.FRAMEWORKS[backend.name] or (not package and backend.owns(candidate)):
                 return backend
-    if len(backends) == 1:
-        return backends[0]
+    numbers = any(isinstance(given, (float, complex)) for given in (*args, *kwargs.values()))
+    able = [backend for backend in backends if numbers and getattr(backend, "takes_numbers", False)]
+    if len(able) == 1 or len(backends) == 1:
+        return (able or backends)[0]
     raise NotATensor(
         "trace() of a function whose framework is not known",
         f"none of its {len(args) + len(kwargs)} arguments is a tensor, and {len(backends)} frameworks are imported",
@@ -302,8 +310,15 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     )
 
 
+def _packages(f: Any) -> list[str]:
+    """Where a function that a framework offers or wraps (`jnp.tanh`, `jax.jit(f)`) comes from, the package first."""
+    named = (getattr(f, "__module__", None), type(f).__module__)
+    return [name.split(".")[0].removesuffix("lib") for name in named if isinstance(name, str)]
+
+
 def _held(f: Any) -> list[Any]:
     """What a function without arguments works on: what it closes over, and the globals it names."""
+    f = f.func if isinstance(f, partial) else unwrap(f)
     code = getattr(f, "__code__", None)
     if code is None:
         return []

@@ -19,6 +19,7 @@ from wrt.errors import EngineRefused
 
 class JaxBackend:
     name = "jax"
+    takes_numbers = True  # a Python float is as good as an array
     arrays: Arrays = JaxArrays()
 
     def __init__(self) -> None:

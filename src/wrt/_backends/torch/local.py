@@ -229,7 +229,7 @@ def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
 
 def _fitting(at: list[int], sizes: Shape, into: Box) -> Callable[[Tensor], Tensor]:
     """What of a patch that starts at `at` lies inside a box; zeros where the box is larger."""
-    if all([start == a and start + size == b for start, size, (a, b) in zip(at, sizes, into, strict=True)]):
+    if all(start == a and start + size == b for start, size, (a, b) in zip(at, sizes, into, strict=True)):
         return _as_it_is
     around: list[int] = []
     for start, size, (a, b) in zip(at, sizes, into, strict=True):

@@ -78,6 +78,21 @@ def inference_run() -> tuple[Any, ...]:
     return lambda: d(t.output) / d(t.inputs[0]), None
 
 
+def filled_unrecorded() -> tuple[Any, ...]:
+    h = torch.zeros(3)
+    h[0] = 1.0
+    h[1] = 3 * h[0].clone()
+    return lambda: (d(h)[1] / d(h)[0]).value, h
+
+
+def filled_in_the_graph() -> tuple[Any, ...]:
+    x = torch.ones(3, requires_grad=True)
+    h = torch.zeros(3)
+    h[0] = x[0]
+    h[1] = 3 * h[0].clone()
+    return lambda: (d(h)[1] / d(h)[0]).value, x
+
+
 def sparse() -> tuple[Any, ...]:
     y = torch.eye(2).to_sparse()
     return lambda: d(y), None
@@ -208,6 +223,14 @@ d() of an inference tensor
 y does not require grad, so torch kept no history of it
   it was made under torch.inference_mode()
   compute y outside of torch.inference_mode()"""),
+    filled_unrecorded: (e.NotRecorded, RuntimeError, """\
+d(h)[i] / d(h)[j] of a tensor that was written in place
+  which of its elements was computed from which is not known: no recording saw the writes
+  run the code that fills it inside `with wrt.record():`"""),
+    filled_in_the_graph: (e.NotRecorded, RuntimeError, """\
+d(h)[i] / d(h)[j] of a tensor that was written in place
+  which of its elements was computed from which is not known: no recording saw the writes
+  run the code that fills it inside `with wrt.record():`"""),
     sparse: (e.NotDifferentiable, TypeError, """\
 d() of a tensor of layout sparse_coo
   the elements of a sparse tensor have no fixed positions

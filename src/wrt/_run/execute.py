@@ -131,7 +131,11 @@ def _identity(ask: Ask) -> Array | None:
         return None
     refuse_too_large(ask)
     here, there = ask.rows.positions, ask.x.parts[0].elements.positions
-    return ask.y.record.backend.arrays.from_numpy(here[:, None] == there[None, :], ask.y)
+    same = here[:, None] == there[None, :]
+    refuse = getattr(ask.y.record, "refuse_filled", None)
+    if refuse is not None and not same.any():  # other elements alone: zeros, if it is one value
+        refuse(ask.y)
+    return ask.y.record.backend.arrays.from_numpy(same, ask.y)
 
 
 def is_identity(ask: Ask) -> bool:

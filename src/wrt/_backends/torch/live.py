@@ -214,6 +214,17 @@ class LiveRecord:
             return compat.same_edge(a.edge, b.edge)
         return a.tensor() is not None and a.tensor() is b.tensor() and a.version == b.version
 
+    def refuse_filled(self, value: Value) -> None:
+        """A tensor that was filled piece by piece is not one value, and its history does not tell the pieces apart."""
+        moment = value.key
+        if moment.version > 0 and (moment.edge is None or type(moment.edge.node).__name__ == "CopySlices"):
+            name = _name(value, "y")
+            raise NotRecorded(
+                f"d({name})[i] / d({name})[j] of a tensor that was written in place",
+                "which of its elements was computed from which is not known: no recording saw the writes",
+                "run the code that fills it inside `with wrt.record():`",
+            )
+
     def has_history(self, value: Value) -> bool:
         moment = value.key
         return moment._edge is not None or moment.leaf is not None

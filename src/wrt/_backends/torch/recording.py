@@ -201,6 +201,9 @@ class TorchRecording(LiveRecord):
             f".at(k) asks about an earlier one",
         )
 
+    def refuse_filled(self, value: Value) -> None:
+        """Here every write has a number, and elements of one write were written together."""
+
     # ---------------------------------------------------------------- no path
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:

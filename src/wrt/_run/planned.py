@@ -246,7 +246,7 @@ class Planned:
         plan = known if isinstance(known, Chain) else plan_chain(self.ask, flow, self.report)
         if plan is None or tuple(flow.sizes) != plan.sizes:
             return None
-        found = sweep_chain(self.ask, self.linear, plan, flow, self.report)
+        found = sweep_chain(self.ask, self.linear, plan, flow, self.report, self.expected)
         if found is None or not self.report.certificate:
             self.report.fallbacks.append(f"chain: a stretch was not what it seemed ({self.report.certificate})")
             return None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
 from wrt._core.pattern import Way
-from wrt._sparsity.links import Link, column_period, follow, period, shifted
+from wrt._sparsity.links import WORTH, Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import Samples
 
 
@@ -108,10 +108,12 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
         if plain is not None:
             links.append(plain)
             continue
+        widest = int(touched.sum(1).max(initial=0))  # no window is narrower than what one row touches
+        worth = length > 1 and widest <= WORTH * length
         found = [
             link
             for k, of_y in enumerate(y)
-            if length > 1 and of_y > 1 and (link := follow(k, axis, place[k], touched, (of_y, length)))
+            if worth and of_y > 1 and (link := follow(k, axis, place[k], touched, (of_y, length)))
         ]
         if found:
             links.append(min(found, key=lambda link: (len(link.offsets), abs(link.y - axis))))

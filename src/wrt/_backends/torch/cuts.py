@@ -126,9 +126,15 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
     mixing = frozenset([k for k, (node, _) in enumerate(spots) if work[k][0] and _mixes(node)])
     dtype = y.dtype
 
+    met: dict[int, Value] = {}  # one Value for each tensor: what is found out about it is found out once
+
     def value(tensor: int) -> Value | None:
         node, output = spots[tensor]
-        return make(GradientEdge(node, output)) if node._input_metadata[output].dtype == dtype else None
+        if node._input_metadata[output].dtype != dtype:
+            return None
+        if tensor not in met:
+            met[tensor] = make(GradientEdge(node, output))
+        return met[tensor]
 
     return Flow(
         sizes,

@@ -59,3 +59,20 @@ class Flow:
                     known.add(source)
                     waiting.append(source)
         return seen
+
+
+def leads_unmixed(made_from: list[list[int]], mixing: frozenset[int], ends: set[int]) -> bool:
+    """Whether some way from y to an end meets no operation that mixes everything."""
+    seen = {0}
+    waiting = [0]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in ends:
+            return True
+        if tensor in mixing:
+            continue
+        for source in made_from[tensor]:
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return False

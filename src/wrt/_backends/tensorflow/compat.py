@@ -16,7 +16,6 @@ from tensorflow.python.eager import execute, imperative_grad
 from tensorflow.python.eager import record as tape_stack
 from tensorflow.python.eager import tape as tape_lib
 from tensorflow.python.framework import constant_op, op_callbacks, ops, override_binary_operator
-from tensorflow.python.ops.parallel_for import pfor
 from tensorflow.python.util import traceback_utils
 
 from wrt._backends.tensorflow.standin import Switch, stand_in
@@ -135,9 +134,6 @@ def pfor_all(body: Callable[[Tensor], Any], size: int) -> Any:
     from tensorflow.python.ops.parallel_for import control_flow_ops
 
     return control_flow_ops.pfor(body, size, fallback_to_while_loop=False)
-
-
-NO_RULE = (ValueError, LookupError, NotImplementedError, pfor.ConversionNotImplementedError)
 
 
 # ---------------------------------------------------------------- stepping aside

@@ -172,6 +172,12 @@ class Log:
             return "cut"
         return "cut" if compat.gradient_is_none(operation.op) or _writes(operation) else "yes"
 
+    def is_opaque(self, index: int) -> bool:
+        """Whether gradients may take another way than through the operation: a rule of the user's own, a variable."""
+        operation = self.operations[index]
+        handles = any(self.tensors[number][1] == compat.RESOURCE for number in operation.inputs)
+        return operation.stopped or index in self.blind or compat.is_call(operation.op) or handles
+
     def carries(self, number: int) -> bool:
         """Whether a tensor can have a gradient."""
         return self.tensors[number][1] in compat.CARRIES_GRADIENT or self.tensors[number][1] == compat.RESOURCE

@@ -41,7 +41,7 @@ def local_maps(log: Log, y: int, x: int, *, certain: bool = False) -> LocalMaps 
     A slope that is zero only here leaves a pair out; `certain` maps are those that leave out none.
     """
     path = log.between(x, y)
-    if not path or len(path) > MOST_OPERATIONS or any(_is_special(log, index) for index in path):
+    if not path or len(path) > MOST_OPERATIONS or any(map(log.is_opaque, path)):
         return None
     reached = {x}.union(*(log.operations[index].outputs for index in path))
     order = [number for index in reversed(path) for number in log.operations[index].outputs if log.carries(number)]
@@ -64,13 +64,6 @@ def local_maps(log: Log, y: int, x: int, *, certain: bool = False) -> LocalMaps 
                     maps.append(LocalMap(places[after], places[before], found if found else None))
     sizes = tuple(int(np.prod(log.tensors[number][0], dtype=np.int64)) for number in order)
     return LocalMaps(sizes, tuple(maps))
-
-
-def _is_special(log: Log, index: int) -> bool:
-    """Whether a gradient may take another way than through the operation: a rule of the user's own, a variable."""
-    operation = log.operations[index]
-    handles = any(log.tensors[number][1] == compat.RESOURCE for number in operation.inputs)
-    return operation.stopped or index in log.blind or compat.is_call(operation.op) or handles
 
 
 def _pairs(op: str, payload: Payload, output: int, k: int, *, certain: bool) -> Pairs | tuple[()] | None:

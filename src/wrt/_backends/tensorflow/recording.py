@@ -22,8 +22,10 @@ from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.price import Row
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
 from wrt._backends.tensorflow.sweep import TapeLinear
+from wrt._backends.tensorflow.waists import flow
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.flow import Flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.local_maps import LocalMaps
@@ -316,6 +318,22 @@ class TensorFlowRecording:
     def signature(self, y: Value) -> tuple[str, ...]:
         """What ran, in order: two runs of one program share it."""
         return tuple([operation.op for operation in self.log.operations])
+
+    def at_hand(self, number: int) -> Any:
+        """A tensor of the run by its number, if anybody keeps it."""
+        held = self.log.held.get(number)
+        return held() if type(held) is weakref.ref else held
+
+    def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
+        """The tensors between y and xs; None where a gradient may take other ways than the operations."""
+        if any(value.key.variable is not None for value in (y, *xs)) or self.notes_for_why.customs:
+            return None
+        return flow(self, y, xs)
+
+    def lift_number(self, number: int, dtype: Any) -> Value | None:
+        """The Value of a tensor by its number, where it is at hand and has this dtype."""
+        tensor = self.at_hand(number)
+        return self.lift(tensor) if tensor is not None and tensor.dtype == dtype else None
 
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
         """Which elements meet in each operation between y and x; None where one is not known to be simple."""

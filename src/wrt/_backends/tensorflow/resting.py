@@ -89,7 +89,9 @@ class _Left:
     by: Resting
 
     def __del__(self) -> None:
-        self.by.wake()
+        by = self.by
+        if by.open and gettrace() is None and get_ident() == by.thread:  # `wake`, without the call
+            settrace(by.trace)
 
 
 @contextmanager

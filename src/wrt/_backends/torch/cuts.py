@@ -11,7 +11,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch.compat import ACCUMULATE
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, leads_unmixed
 from wrt._core.value import Value
 
 Node = Any
@@ -142,7 +142,7 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
         [products for products, _ in work],
         [elements for _, elements in work],
         tuple(number[end] for end in ends if end in number),
-        not _leads_unmixed(made_from, mixing, {number[end] for end in ends if end in number}),
+        not leads_unmixed(made_from, mixing, {number[end] for end in ends if end in number}),
         _push_cost(spots, work),
         value,
         lambda: weights(start[0], xs, make),  # not y itself, which may keep this flow
@@ -212,23 +212,6 @@ def _walked(start: Node, ends: set[Spot]) -> tuple[dict[Node, Sequence[Spot]], s
                 leads.add(reader)
                 last.append(reader)
     return edges, leads
-
-
-def _leads_unmixed(made_from: list[list[int]], mixing: frozenset[int], ends: set[int]) -> bool:
-    """Whether some way from y to an end meets no operation that mixes everything."""
-    seen = {0}
-    waiting = [0]
-    while waiting:
-        tensor = waiting.pop()
-        if tensor in ends:
-            return True
-        if tensor in mixing:
-            continue
-        for source in made_from[tensor]:
-            if source not in seen:
-                seen.add(source)
-                waiting.append(source)
-    return False
 
 
 def _mixes(node: Node) -> bool:

@@ -14,7 +14,7 @@ from wrt._core.report import Report, Step
 from wrt._run.at_once import trusted
 from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
-from wrt._run.columns import all_of_one, asked, pull_columns, spread_tangents
+from wrt._run.columns import asked, pull_columns, spread_tangents
 
 HANDFUL = 64  # seeds of a batch that is not cut into chunks,
 SMALL = 2**20  # where together they have at most so many numbers
@@ -93,9 +93,15 @@ class Sweeps:
         numbers = count * max(self.ask.y.size, *(value.size for value in self.ask.x.values))
         return count if count <= HANDFUL and numbers <= SMALL else chunk_size(self.ask)
 
+    @property
+    def _to_all_of_one(self) -> bool:
+        """Whether what comes back for x is what was asked for."""
+        parts = self.ask.x.parts
+        return len(parts) == 1 and parts[0].into is None and not parts[0].component and parts[0].elements.everything
+
     def _once(self, weights: Array, rung: str, way: Way, laid: bool) -> Array | None:
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
-        if laid and rung is self.linear.pull_rungs[0] and all_of_one(ask) and hasattr(self.linear, "pull_at_once"):
+        if laid and rung is self.linear.pull_rungs[0] and self._to_all_of_one and hasattr(self.linear, "pull_at_once"):
             return self.linear.pull_at_once(weights, trusted(ask.y))
         count = arrays.shape(weights)[0]
         if way == "pull":

@@ -14,7 +14,7 @@ import weakref
 import pytest
 
 from wrt._core.per_code import PerCode
-from wrt._core.where import Where, _judge, call_stack, function_name, is_user_code, place, spot, user_frame
+from wrt._core.where import Where, _judge, function_name, is_user_code, place, spot, user_frame, user_frames
 
 SITE = "/opt/python/lib/python3.11/site-packages"
 
@@ -150,16 +150,16 @@ def test_no_user_frame_at_all():
     assert user_frame(space["Alone"]) is None
 
 
-def test_the_call_stack_is_innermost_first():
+def test_user_frames_are_innermost_first():
     def inner():
-        return call_stack()
+        return [place(frame.f_code, frame.f_lasti) for frame in user_frames(sys._getframe())]
 
     def outer():
         return inner()
 
     stack = outer()
     assert [where.function.rpartition(".")[2] for where in stack[:3]] == [
-        "inner", "outer", "test_the_call_stack_is_innermost_first",
+        "inner", "outer", "test_user_frames_are_innermost_first",
     ]  # fmt: skip
     assert all(is_user_code(where.file) for where in stack)
 

@@ -105,11 +105,6 @@ def spot(frame: FrameType | None = None) -> Spot | None:
     return None
 
 
-def call_stack(frame: FrameType | None = None) -> list[Where]:
-    """The user's own places that led here, the innermost first."""
-    return [place(found.f_code, found.f_lasti) for found in user_frames(frame or sys._getframe(1))]
-
-
 def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Every frame of the user's own code, from `frame` outwards."""
     while frame is not None:

@@ -125,13 +125,6 @@ def current_context() -> Any:
     return core.current_jaxpr_eqn_context()
 
 
-@contextmanager
-def standing_at(source: Any, names: Any) -> Iterator[None]:
-    """Operations made here belong to that place in the source and that name stack."""
-    with source_info_util.user_context(source.traceback, name_stack=names):
-        yield
-
-
 def raw_frames(source: Any) -> list[tuple[Any, int]]:
     """(code, instruction) of every frame, the innermost first."""
     if source.traceback is None:

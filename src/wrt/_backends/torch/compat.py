@@ -93,16 +93,6 @@ def same_edge(a: GradientEdge, b: GradientEdge) -> bool:
     return a.node is b.node and a.output_nr == b.output_nr
 
 
-def edge_shape(edge: GradientEdge) -> tuple[int, ...]:
-    """The shape of the tensor behind an edge."""
-    return tuple(edge.node._input_metadata[edge.output_nr].shape)
-
-
-def edge_dtype(edge: GradientEdge) -> torch.dtype:
-    dtype: torch.dtype = edge.node._input_metadata[edge.output_nr].dtype
-    return dtype
-
-
 def node_of(root: Any) -> Node | None:
     """Where a backward from this tensor or edge starts."""
     if isinstance(root, torch.Tensor):

@@ -24,6 +24,7 @@ from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
 from wrt._backends.torch.unseen import transforming
 from wrt._backends.torch.writes import Call, before_writes, note_writes
 from wrt._core.where import Spot, user_files
+from wrt._core.where import spot as spot_of
 
 NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
@@ -145,9 +146,9 @@ class Listener(TorchFunctionMode):
                 if user_files[code.co_filename]:
                     operations.append((traits.name, func, inputs, number, code, frame.f_lasti, None, self.module, ()))
                 else:
-                    self.note(traits.name, func, inputs, number, _spot(frame))
+                    self.note(traits.name, func, inputs, number, spot_of(frame))
                 return result
-        self._note_others(traits.name, func, inputs, given, result, _spot(frame))
+        self._note_others(traits.name, func, inputs, given, result, spot_of(frame))
         return result
 
     def _note_others(
@@ -180,7 +181,7 @@ class Listener(TorchFunctionMode):
         else:
             result = run(*args, **kwargs)
         inputs = [entry.number for entry in entries]
-        spot, off = (_spot(frame), None) if enabled else _spot_and_off(frame)
+        spot, off = (spot_of(frame), None) if enabled else _spot_and_off(frame)
         written: Any = ()
         if versions is not None and versions != _versions(given):
             call = Call(name, args, kwargs, plain, enabled, spot)
@@ -345,16 +346,6 @@ def _versions(given: list[Tensor]) -> list[int]:
         return [tensor._version for tensor in given]
     except RuntimeError:  # inference tensors have no version
         return [-1 if tensor.is_inference() else tensor._version for tensor in given]
-
-
-def _spot(frame: FrameType | None) -> Spot | None:
-    known = user_files
-    while frame is not None:
-        code = frame.f_code
-        if known[code.co_filename]:
-            return code, frame.f_lasti
-        frame = frame.f_back
-    return None
 
 
 def _spot_and_off(frame: FrameType | None) -> tuple[Spot | None, Off]:

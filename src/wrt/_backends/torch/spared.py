@@ -16,8 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from wrt._backends.torch import compat
 
 CONVOLUTION = "ConvolutionBackwardBackward0"
-WEIGHT_GRADIENT = 1  # the second thing a convolution's backward returns
-BIAS_GRADIENT = 2
+BIAS_GRADIENT = 2  # the third thing a convolution's backward returns
 MOST_NODES = 5000
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,6 @@ class Shown:
 
 
 Evidence = Check | Shown
-Twin = Callable[[], Iterator[Evidence]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,8 @@ def block(y, x):
 @pytest.fixture
 def every_hook_is_known(monkeypatch):
     monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [True])
-    monkeypatch.setattr("wrt._backends.torch.hooks._SET", {})
+    for known in ("_ON_TENSORS", "_ON_NODES", "_TENSORS"):
+        monkeypatch.setattr(f"wrt._backends.torch.hooks.{known}", {})
 
 
 @pytest.mark.parametrize("hook", [on_tensor, on_node, before_node])
@@ -182,6 +183,17 @@ def test_a_hook_that_is_switched_on_later_counts(every_hook_is_known):
         assert J.explain().strategy == ("cone" if factor[0] == 1.0 else "direct")
 
 
+def test_a_hook_on_a_node_is_told_of(every_hook_is_known):
+    y, x = asked(MAPS["Tanh"])
+    handles = [y.grad_fn.register_hook(lambda into, out: None) for _ in range(2)]
+    told = "2 hooks of yours on nodes of graphs act if they lie on the path, which autograd does not tell"
+    assert told in block(y, x)[0].explain().notes
+    handles[0].remove()
+    assert any(note.startswith("a hook of yours on nodes of graphs acts") for note in block(y, x)[0].explain().notes)
+    handles[1].remove()
+    assert not block(y, x)[0].explain().notes
+
+
 def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_known):
     y, x = asked(MAPS["Tanh"])
     handle = y.grad_fn.register_hook(lambda into, out: None)
@@ -197,7 +209,8 @@ def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_
 
 def test_hooks_from_before_may_be_anywhere(monkeypatch):
     monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [False])
-    monkeypatch.setattr("wrt._backends.torch.hooks._SET", {})
+    for known in ("_ON_TENSORS", "_ON_NODES", "_TENSORS"):
+        monkeypatch.setattr(f"wrt._backends.torch.hooks.{known}", {})
     J, found, truth = block(*asked(MAPS["Tanh"]))
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-13)
     assert J.explain().steps[-1].what == "certificate"

@@ -13,8 +13,9 @@ from wrt._backends.torch import compat
 from wrt._core.spoken import called
 from wrt._core.value import Side
 
-_SET: dict[int, weakref.ref[Any]] = {}
-"""The dictionaries in which hooks on tensors and on nodes are kept, as long as anybody keeps them."""
+_ON_TENSORS: dict[int, weakref.ref[Any]] = {}
+_ON_NODES: dict[int, weakref.ref[Any]] = {}
+"""The dictionaries in which hooks are kept, as long as anybody keeps them."""
 
 _TENSORS: dict[int, weakref.ref[torch.Tensor]] = {}
 """Tensors on which a hook was set, as long as they live."""
@@ -30,7 +31,7 @@ def follow_hooks() -> None:
 
 
 def _note(hooks: Any, tensor: torch.Tensor | None) -> None:
-    _remember(_SET, hooks)
+    _remember(_ON_NODES if tensor is None else _ON_TENSORS, hooks)
     if tensor is not None:
         _remember(_TENSORS, tensor)
 
@@ -42,7 +43,7 @@ def _remember(known: dict[int, weakref.ref[Any]], one: Any) -> None:
 
 def may_act() -> bool:
     """Whether some hook may be set anywhere: a pull that does not pass the engine has to be proven by one that does."""
-    return not all(_ALL_SEEN) or any(hooks() for hooks in list(_SET.values()))
+    return not all(_ALL_SEEN) or any(hooks() for hooks in [*_ON_TENSORS.values(), *_ON_NODES.values()])
 
 
 def hook_notes(start: Any, x: Side) -> Iterator[str]:
@@ -54,6 +55,10 @@ def hook_notes(start: Any, x: Side) -> Iterator[str]:
         if node is not None and node.node in between:
             name = called(tensor, f"the tensor of shape {tuple(tensor.shape)}")
             yield f"{_hooks(len(tensor._backward_hooks))} on {name}: the answer is the gradient you train with"
+    on_nodes = sum(len(hooks() or ()) for hooks in list(_ON_NODES.values()))
+    if on_nodes:
+        act = "acts if it lies" if on_nodes == 1 else "act if they lie"
+        yield f"{_counted(on_nodes)} of yours on nodes of graphs {act} on the path, which autograd does not tell"
     modules = sum(map(compat.is_module_hook, nodes))
     if modules:
         yield f"{_hooks(modules)} on modules: the answer is the gradient you train with"
@@ -69,4 +74,8 @@ def _tensors_with_hooks() -> list[Any]:
 
 
 def _hooks(count: int) -> str:
-    return "a hook of yours acts" if count == 1 else f"{count} hooks of yours act"
+    return f"{_counted(count)} of yours {'acts' if count == 1 else 'act'}"
+
+
+def _counted(count: int) -> str:
+    return "a hook" if count == 1 else f"{count} hooks"

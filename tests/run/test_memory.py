@@ -64,7 +64,7 @@ def test_the_peak_is_refused_although_the_answer_alone_would_fit(monkeypatch: py
         (d(y) / d(x)).value
     assert str(caught.value) == (
         "the Jacobian has 8192 x 8192 entries: 256.0 MiB\n"
-        "  about 421.9 MiB at the peak of computing it, 300.0 MiB are free\n"
+        "  about 422.7 MiB at the peak of computing it, 300.0 MiB are free\n"
         "  ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
     )
 

@@ -183,6 +183,11 @@ def columns_beside(ask: Ask, waist: Value) -> Columns | None:
     return Columns(arrays.transpose(block), expected.reshape(1, -1), steps)
 
 
+def in_one_call(ask: Ask) -> bool:
+    """Whether a direct sweep of everything goes this way."""
+    return _ordinary(ask) and ask.m > 1 and _fits(ask, ask.m, ask.n)
+
+
 def _ordinary(ask: Ask) -> bool:
     """All of one tensor by all of another, in the same real numbers, with settings as they are by themselves."""
     y, rows, part, record = ask.y, ask.rows, ask.x.parts[0], ask.y.record

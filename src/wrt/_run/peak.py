@@ -6,10 +6,13 @@ from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.pattern import Way
 from wrt._core.plan import Cut, Direct
+from wrt._planner.choose import choose
 from wrt._planner.foresee import Foreseen, foresee, told_passes
+from wrt._run.at_once import in_one_call
 from wrt._run.budget import adopts, answer_bytes
 from wrt._run.chunk import chunk_bytes, chunk_size, line_bytes
 from wrt._run.options import current
+from wrt._run.planned import too_quick, worth_planning
 
 SAMPLED = 13  # rows that are swept together to see a structure, with their probe
 FAR = 3
@@ -38,66 +41,81 @@ def peak_bytes(ask: Ask) -> int:
     flow = None if find is None or not all(map(record.has_history, (ask.y, *ask.x.values))) else find(ask.y, ask.x.values)
     if flow is None:
         return _roughly(ask)
-    foreseen, whole = foresee(ask, current().way), answer_bytes(ask)
+    foreseen, whole = _foreseen(ask, flow), answer_bytes(ask)
     plan, item = foreseen.plan, record.backend.arrays.itemsize(ask.y)
     if isinstance(plan, Cut):
         return whole + 2 * (ask.m + ask.n) * plan.width * item
     line, alone = live(flow, plan.way) * item, flow.largest * item  # a slope of one operation, whatever the lines
     first = SAMPLED * line + alone if foreseen.sampled else 0  # before the answer is allocated
-    return max(first, _with_answer(ask, foreseen, whole, line, alone))
+    return max(first, _with_answer(ask, foreseen, flow, line, alone))
 
 
-def _with_answer(ask: Ask, foreseen: Foreseen, whole: int, line: int, alone: int) -> int:
+def _foreseen(ask: Ask, flow: Flow) -> Foreseen:
+    """What is foreseen; a question that is over before planning could gain anything is swept directly."""
+    if worth_planning(ask) and too_quick(ask, flow):
+        return Foreseen(choose(ask), None)
+    return foresee(ask, current().way)
+
+
+def _with_answer(ask: Ask, foreseen: Foreseen, flow: Flow, line: int, alone: int) -> int:
     """The answer and the largest call beside it; where one call returns all of it, that call alone."""
-    passes = foreseen.plan.passes
+    whole, passes = answer_bytes(ask), foreseen.plan.passes
     lines = min(chunk_size(ask), passes)
     told = told_passes(ask) if foreseen.sampled and lines * line > NOTICED * whole else None
     if told is not None and told < passes:
         return whole + alone + min(lines, told + 1) * line
-    if isinstance(foreseen.plan, Direct) and lines == passes:
-        return max(whole, lines * line)
-    return whole + alone + lines * line
+    if not isinstance(foreseen.plan, Direct) or lines < passes:
+        return whole + alone + lines * line
+    if in_one_call(ask) and foreseen.plan.way == "pull":  # seeds, unless they are the last weights; pieces, and all of them
+        return 2 * whole + (0 if flow.weights() is not None else ask.m * flow.sizes[0] * line // live(flow, "pull"))
+    return max(whole, lines * line)
 
 
 def live(flow: Flow, way: Way) -> int:
-    """Numbers that are alive at once in one line of a sweep."""
+    """Numbers that are alive at once in one line of a sweep, with its seed: twice, when a probe is put beside it."""
     readers: list[list[int]] = [[] for _ in flow.sizes]
     for tensor, sources in enumerate(flow.made_from):
         for source in sources:
             readers[source].append(tensor)
-    return _live_pull(flow, readers) if way == "pull" else _live_push(flow, readers)
+    if way == "pull":
+        return 2 * flow.sizes[0] + _live_pull(flow, readers)
+    return sum(flow.sizes[x] for x in flow.xs) + _live_push(flow, readers)
 
 
 def _live_pull(flow: Flow, readers: list[list[int]]) -> int:
-    """What waits, what is being made, and what it is added to."""
-    held, ready = {0: flow.sizes[0]}, [0]
-    most = max(flow.sizes[0], sum(flow.sizes[x] for x in flow.xs))
-    waiting = list(map(len, readers))
+    """What waits and what is being made; then what was made, and its sum with what was there. What a sum hands on or
+    spreads out is no copy."""
+    held, ready = {0: 0}, [0]
+    most, waiting = sum(flow.sizes[x] for x in flow.xs), list(map(len, readers))
     while ready:
         tensor = ready.pop()  # depth first, as engines go: the latest of what is complete
-        made: dict[int, int] = {}
-        making = 0
-        for one in flow.made_from[tensor]:
-            made[one], took = _made(flow, tensor, one)
-            making += took + (flow.sizes[one] if one in held else 0)
+        sources, handed = flow.made_from[tensor], flow.is_sum(tensor)
+        made = {one: 0 if handed else _made(flow, tensor, one) for one in sources}
+        making = 0 if handed else sum(_making(flow, tensor, one) for one in sources)
         most = max(most, sum(held.values()) + making)
-        for one in flow.made_from[tensor]:
+        if sources:
+            there = held.pop(tensor)
+            made[sources[0]] += there if handed else 0  # the same memory
+        added = sum(flow.sizes[one] for one in made if one in held)
+        most = max(most, sum(held.values()) + sum(made.values()) + added)
+        for one in sources:
             held[one] = flow.sizes[one] if one in held else made[one]
             waiting[one] -= 1
             if not waiting[one]:
                 ready.append(one)
-        if made:
-            del held[tensor]
     return most
 
 
-def _made(flow: Flow, tensor: int, source: int) -> tuple[int, int]:
-    """Numbers of a source's cotangent, and what making it takes: a product is reordered for the kernels of a CPU, a sum
-    is spread out as a view, and what was broadcast is summed up only after it was made."""
-    there, here = flow.sizes[tensor], flow.sizes[source]
-    if flow.products[tensor]:
-        return here, here if flow.accelerated else 2 * here
-    return (0, 0) if there < here else (here, there)
+def _made(flow: Flow, tensor: int, source: int) -> int:
+    """Numbers of a source's cotangent; a sum is spread out as a view."""
+    spread = not flow.products[tensor] and flow.sizes[tensor] < flow.sizes[source]
+    return 0 if spread else flow.sizes[source]
+
+
+def _making(flow: Flow, tensor: int, source: int) -> int:
+    """What making it takes: a product is reordered for its kernels, what was broadcast is summed up once it is made."""
+    made = _made(flow, tensor, source)
+    return 2 * made if flow.products[tensor] else made and max(made, flow.sizes[tensor])
 
 
 def _live_push(flow: Flow, readers: list[list[int]]) -> int:

@@ -19,6 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def examine(place: int, most: int | None) -> Outcome:
     return outcome
 
 
+@cache
 def operators() -> list[Any]:
     """The operators that torch says it can differentiate in float64 on a CPU."""
     import torch

@@ -101,3 +101,26 @@ def test_one_call_answers_a_warm_question():
         J.sparse()
     assert [(step.passes, step.calls) for step in J.explain().steps] == [(4, 1)]
     assert "one more row" in str(J.certificate)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_fault_in_columns_that_were_pushed_together_is_found(monkeypatch, known):
+    problem = PROBLEMS["six readings of a grid"]
+    if known:
+        y, x = at_random(problem, 1)
+        _ = (d(y) / d(x)).value
+    y, x = at_random(problem)
+    truth = row_loop(y, x)
+    push = TorchLinear.push
+
+    def wrong(self, tangents, rung):
+        pushed = push(self, tangents, rung).clone()
+        if len(pushed) == 5:  # the five passes of the plan, not a column that is looked at again
+            pushed.view(5, -1)[2, 123] += 1e-8
+        return pushed
+
+    monkeypatch.setattr(TorchLinear, "push", wrong)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-12)
+    assert "was wrong" in " ".join(J.explain().fallbacks)
+    assert J.certificate

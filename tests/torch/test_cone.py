@@ -92,6 +92,16 @@ def test_a_patch_says_what_the_row_loop_says(name):
     assert check(y, x, rows, (0, slice(None), slice(1, 13))) == "cone"
 
 
+@pytest.mark.parametrize("name", ["Tanh", "Exp", "strided", "skip", "batch norm", "no padding"])
+def test_samples_of_a_batch_that_are_asked_for_on_one_side_only(name):
+    x = torch.randn(3, 2, 14, 15, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    y = MAPS[name](x)
+    patch = (slice(None), slice(2, 6), slice(1, 7))
+    for rows, columns in [(0, slice(None)), (slice(0, 2), slice(1, 3)), (slice(None), 1), (slice(1, 3), slice(None, None, 2))]:
+        assert check(y, x, (rows, 0, 2, slice(1, 3)), (columns, *patch)) == "cone"
+    assert check(y, x, (0, 0, 2, slice(1, 3)), (2, *patch)) != "cone"  # they cannot meet
+
+
 def test_every_operation_of_the_table_was_tried():
     assert {f"{name}Backward0" for name in UNARY} == local.ELEMENTWISE
 

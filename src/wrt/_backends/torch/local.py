@@ -191,12 +191,13 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
     inner = _within_sizes(cut, (0, 0, *(b - a for a, b in box[2:])))
     weights = _within_sizes(channels, operation.weight[:1])
     wanted = _within_sizes(kept, (0, 0, operation.weight[1], *_made(cut, around, operation)))
+    fitted = _fitting([box[0][0], *(a for a, _ in into[1:])], (box[0][1] - box[0][0], *_sizes(into[1:])), into)  # samples
 
     def pull(node: Any, g: Tensor) -> Tensor:
         weight = _part(node._saved_weight, weights).flip(turned).transpose(0, 1)
         flat = _part(g.flatten(0, 1), inner)  # (count * samples, channels, ...)
         piece = forward(flat, weight, None, 1, around, apart)
-        return _part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted)
+        return fitted(_part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted))
 
     return pull
 

@@ -37,7 +37,8 @@ def _moments(question: Question) -> set[int]:
 
 def _is_leaf(question: Question) -> bool:
     producer = question.evidence.graph.producer(question.route.x)
-    return producer is None or not producer.inputs or producer.op.startswith("Parameter") or producer.write is not None
+    written = producer is not None and (producer.write is not None or producer.op == "data=")
+    return producer is None or not producer.inputs or producer.op.startswith("Parameter") or written
 
 
 def _accumulated(question: Question, backwards: list[Event]) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from wrt._core.where import spot as spot_of
 NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
 ABOUT_GRAD = frozenset(["grad", "grad="])
+ALIASES = ("data", "detach")
 Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
 
@@ -76,6 +77,7 @@ class Listener(TorchFunctionMode):
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
         self.unseen: int | None = None  # the first value that may have been made where nobody looked
+        self.aliases: dict[Entry, Entry] = {}  # what `.data` or `.detach()` gave -> the tensor on whose memory it lies
 
     # ---------------------------------------------------------------- the hot path
 
@@ -192,7 +194,29 @@ class Listener(TorchFunctionMode):
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
         self.note(name, func, inputs, outputs, spot, off, written)
+        if name in ALIASES and outputs:
+            self._alias(outputs[0], entries[0])
+        if written and self.aliases:
+            self._wrote_behind([number for _, number, _ in written], spot, off)
         return result
+
+    def _alias(self, number: int, owner: Entry) -> None:
+        made = self.values[number]
+        if isinstance(made, Entry) and made is not owner:
+            self.aliases[made] = self.aliases.get(owner, owner)
+
+    def _wrote_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:
+        """`v.data.copy_(p)` gives v other numbers, and autograd no reason to think so."""
+        for number in written:
+            entry = self.values[number]
+            tensor = entry() if isinstance(entry, Entry) else None
+            base = None if tensor is None or tensor._base is None else self.entries.get(id(tensor._base))
+            owner = self.aliases.get(entry) or (None if base is None else self.aliases.get(base))  # type: ignore[arg-type]
+            behind = None if owner is None else owner()
+            if owner is not None and behind is not None:
+                before = owner.number
+                self.renumber(behind, owner, len(self.operations))
+                self.note("data=", None, [before, number], [owner.number], spot, off)
 
     def note(
         self,

@@ -3,15 +3,16 @@
     python -m benchmarks.planner [--only name] [--rounds 7] [--device cuda [--large]]
 
 Each contender includes the forward run. Cold forgets every plan first; warm has answered the same question before.
-Contenders take turns; ratios are of medians over the rounds. On a CPU the clock is the time of the one thread that
-computes, so that other programs on the machine count less. Answers are compared with a float64 row loop. On a GPU it is
-counted how many operations the host starts, and how often it waits for the device.
+Contenders take turns in an order of chance; ratios are of medians over the rounds. On a CPU the clock is the time of the
+one thread that computes, so that other programs on the machine count less. Answers are compared with a float64 row loop.
+On a GPU it is counted how many operations the host starts, and how often it waits for the device.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import time
 import warnings
@@ -167,8 +168,11 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
     first = {name: timed(run, device) for name, run in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     quick = min(first[name] for name in others)
+    order, chance = list(contenders), random.Random(0)
     for turn in range(rounds):
-        for name, run in contenders.items():
+        chance.shuffle(order)  # whoever follows a contender that takes much memory finds less of it at hand
+        for name in order:
+            run = contenders[name]
             if turn and first[name] > 4 * quick + SLOW and name in others:
                 continue  # a rival this far behind is not the best one
             run()  # the contender before has filled the caches with its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from wrt._run.at_once import columns_beside
 from wrt._run.certify import probe_of, seed_of, settled, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
+from wrt._run.tally import SETTING_UP
 
 Solve = Callable[[Ask, Report], Array | None]
 """A factor of the product: the (m, n) block of a smaller question."""
@@ -50,17 +51,18 @@ def sweep_factors(ask: Ask, linear: Linear, waist: list[Value], solve: Solve, re
     """Both sides of the cut through the tensors of a waist; None where a side has no answer."""
     pushed = columns_beside(ask, waist[0]) if len(waist) == 1 and waist[0].size < FEWEST else None
     if pushed is not None:
-        last, expected = pushed.array, pushed.expected
+        last = pushed.array
         report.steps.extend(pushed.steps)
     else:
-        last, expected = solve(Ask(ask.y, ask.rows, _side(waist)), report), None
+        last = solve(Ask(ask.y, ask.rows, _side(waist)), report)
     firsts = [solve(Ask(value, Elements.all(value.shape), ask.x), report) for value in waist]
     if last is None or any(first is None for first in firsts):
         return None
     first = ask.y.record.backend.arrays.concat(firsts, 0)
-    if expected is None:
-        expected = _pulled(ask, linear, report)
-    return Factors(ask, last, first, _certificate(ask, last, first, expected))
+    if pushed is None:
+        return Factors(ask, last, first, _certificate(ask, last, first, _pulled(ask, linear, report)))
+    held = _certificate(ask, last, first, pushed.expected)
+    return Factors(ask, last, first, replace(held, probe=SETTING_UP))
 
 
 def _side(values: list[Value]) -> Side:

@@ -123,18 +123,14 @@ class Trace:
     @property
     def output(self) -> Any:
         """What f returned, with a handle in the place of every tensor."""
-        return self._handles(self._one.output)
+        one = self._one
+        return _handles(one, one.output)
 
     @property
     def inputs(self) -> list[Any]:
         """What f was given, with handles in the places of tensors."""
-        return [self._handles(each) for each in self._one.inputs]
-
-    def _handles(self, tree: Any) -> Any:
-        mapped = getattr(self._one, "mapped", None)  # a framework with containers of its own knows how to look into them
-        if mapped is not None:
-            return mapped(tree, lambda value: Handle(self._one, value))
-        return _map(tree, lambda value: Handle(self._one, value))
+        one = self._one
+        return [_handles(one, each) for each in one.inputs]
 
     @property
     def graph(self) -> Graph:
@@ -324,6 +320,12 @@ def _held(f: Any) -> list[Any]:
         return []
     cells = [cell.cell_contents for cell in f.__closure__ or () if cell != CellType()]
     return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
+
+
+def _handles(recording: Recording, tree: Any) -> Any:
+    """A container of the run with a handle in the place of every tensor."""
+    mapped = getattr(recording, "mapped", _map)  # a framework with containers of its own knows how to look into them
+    return mapped(tree, partial(Handle, recording))
 
 
 def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:

@@ -270,13 +270,13 @@ def sparse(ask: Ask, report: Report) -> csr_array:
 
 def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
     """A compressed or factored answer; None where there is none, or where not all of it is finite."""
-    if not worth_planning(ask) or execute.is_identity(ask):
-        return None
     known = again(ask, "passes")
     if known is not None:
         report.take(known.report())
         found: Passes = known.found
         return found
+    if not worth_planning(ask) or execute.is_identity(ask):
+        return None
     record = ask.y.record
     record.ready(ask.y, ask.x)
     for side in execute.meanings(ask.x):

@@ -58,6 +58,12 @@ MAPS = {
     "strided without padding": lambda x: conv(conv(x, stride=3, size=2).tanh(), padding=2),
     "dilated": lambda x: conv(torch.tanh(conv(x, dilation=2, padding=2)), padding=1, dilation=3),
     "uneven kernel": lambda x: F.conv2d(x, weights(3, 2, 5, 2), padding=(1, 0), stride=(1, 2)).sin(),
+    "in groups": lambda x: F.conv2d(conv(x, 4, padding=1).tanh(), weights(6, 2, 3, 3), padding=1, groups=2),
+    "depthwise, strided": lambda x: conv(F.conv2d(x, weights(4, 1, 3, 3), padding=1, stride=2, groups=2).sin(), padding=1),
+    "ends depthwise, strided": lambda x: F.conv2d(conv(x).tanh(), weights(4, 1, 3, 3), stride=2, groups=2),
+    "max-pool": lambda x: conv(F.max_pool2d(conv(x, padding=1), 2), padding=1),
+    "max-pool that overlaps": lambda x: F.max_pool2d(conv(x, padding=1).sin(), 3, 2, 1),
+    "max-pool, uneven": lambda x: conv(F.max_pool2d(x, (2, 3), (1, 2), (1, 1), (2, 1), ceil_mode=True), padding=1),
     "skip": lambda x: x + conv(torch.tanh(conv(x, padding=1)), padding=1),
     "two branches": lambda x: conv(x, size=5, padding=2).sin() * conv(x, padding=1),
     "one axis": lambda x: F.conv1d(x[:, :, 7], weights(3, 2, 5), padding=2).tanh(),
@@ -92,7 +98,7 @@ def test_a_patch_says_what_the_row_loop_says(name):
     assert check(y, x, rows, (0, slice(None), slice(1, 13))) == "cone"
 
 
-@pytest.mark.parametrize("name", ["Tanh", "Exp", "strided", "skip", "batch norm", "no padding"])
+@pytest.mark.parametrize("name", ["Tanh", "Exp", "strided", "skip", "batch norm", "no padding", "in groups", "max-pool"])
 def test_samples_of_a_batch_that_are_asked_for_on_one_side_only(name):
     x = torch.randn(3, 2, 14, 15, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     y = MAPS[name](x)

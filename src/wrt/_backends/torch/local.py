@@ -18,6 +18,8 @@ Pull = Callable[[Any, Tensor], Tensor]
 """A node and cotangents of a patch of its output, (count, *patch) -> those of a patch of one input. Under no_grad."""
 
 CONVOLUTION = "ConvolutionBackward0"
+MAX_POOL = "MaxPool2DWithIndicesBackward0"
+WINDOWS = (CONVOLUTION, MAX_POOL)
 SELECT = "SelectBackward0"
 ELEMENTWISE = frozenset(
     f"{name}Backward0"
@@ -47,8 +49,10 @@ class Operation(NamedTuple):
     shape: Shape
     sources: Sources
     weight: Shape = ()
+    """The shape of a convolution's weight; of a pool, two ones and its window."""
     windows: tuple[Any, ...] = ((), (), ())
-    """Stride, padding and dilation of a convolution, along each axis."""
+    """Stride, padding and dilation along each axis."""
+    groups: int = 1
     selected: tuple[int, int] = (0, 0)
     """Axis and index of a select, as torch keeps them: negative ones as huge unsigned numbers."""
 
@@ -75,7 +79,7 @@ def shape_of(spot: Spot) -> Shape:
 def may_be_local(node: Any) -> bool:
     """Whether there are rules for operations of this name."""
     name = type(node).__name__
-    return name in EACH_BY_ITSELF or name in (CONVOLUTION, SELECT) or name.startswith(SAME_NUMBERS)
+    return name in EACH_BY_ITSELF or name in (*WINDOWS, SELECT) or name.startswith(SAME_NUMBERS)
 
 
 def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Operation | None:
@@ -85,10 +89,17 @@ def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Oper
     """
     name = type(node).__name__
     if name == CONVOLUTION:
-        if node._saved_transposed or node._saved_groups != 1 or len(shape) not in FORWARD or [k for k, _ in sources] != [0]:
+        if node._saved_transposed or len(shape) not in FORWARD or [k for k, _ in sources] != [0]:
             return None
         windows = (node._saved_stride, node._saved_padding, node._saved_dilation)
-        return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows)
+        return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows, node._saved_groups)
+    if name == MAX_POOL:
+        kernel = node._saved_kernel_size * (2 // len(node._saved_kernel_size))
+        stride, padding, dilation = (
+            tuple(one) * (2 // len(one)) if one else kernel
+            for one in (node._saved_stride, node._saved_padding, node._saved_dilation)
+        )
+        return Operation(name, shape, sources, (1, 1, *kernel), (stride, padding, dilation)) if len(shape) == 4 else None
     if name == SELECT:
         return Operation(name, shape, sources, selected=(node._saved_dim, node._saved_index))
     if name == BATCH_NORM and (node._saved_training or [k for k, _ in sources] != [0]):
@@ -102,14 +113,14 @@ def read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Oper
 
 def back(operation: Operation, before: Shape, box: Box) -> Box:
     """What of an input of this shape a patch of the output is computed from."""
-    if operation.name == CONVOLUTION:
+    if operation.name in WINDOWS:
         spatial = [
             (max(0, a * s - p), min(n, (b - 1) * s - p + (k - 1) * d + 1))
             for (a, b), n, s, p, d, k in zip(
                 box[2:], before[2:], *operation.windows, operation.weight[2:], strict=True
             )
         ]
-        return (box[0], (0, before[1]), *spatial)
+        return (box[0], box[1] if operation.name == MAX_POOL else (0, before[1]), *spatial)
     if operation.name == SELECT:
         axis, index = operation.chosen(before)
         return (*box[:axis], (index, index + 1), *box[axis:])
@@ -118,14 +129,14 @@ def back(operation: Operation, before: Shape, box: Box) -> Box:
 
 def forth(operation: Operation, before: Shape, box: Box) -> Box:
     """What of the output a patch of an input can change."""
-    if operation.name == CONVOLUTION:
+    if operation.name in WINDOWS:
         spatial = [
             (max(0, -(((k - 1) * d - a - p) // s)), min(n, (b - 1 + p) // s + 1))
             for (a, b), n, s, p, d, k in zip(
                 box[2:], operation.shape[2:], *operation.windows, operation.weight[2:], strict=True
             )
         ]
-        return (box[0], (0, operation.shape[1]), *spatial)
+        return (box[0], box[1] if operation.name == MAX_POOL else (0, operation.shape[1]), *spatial)
     if operation.name == SELECT:
         axis, index = operation.chosen(before)
         rest = (*box[:axis], *box[axis + 1 :])
@@ -139,6 +150,8 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
         steady = all(step == 1 for step in operation.windows[0])
         return _convolution(operation, box, into) if steady else _strided_convolution(operation, box, into)
     patch = _within(box, operation.shape)
+    if operation.name == MAX_POOL:
+        return _max_pool(before, patch, box, into)
     if operation.name in BY_RESULT:
         pulled, fitted = BY_RESULT[operation.name], _fitting([a for a, _ in box], _sizes(box), into)
         return lambda node, g: fitted(pulled(g, _part(node._saved_result, patch)))
@@ -171,6 +184,25 @@ def _batch_norm(box: Box, fitted: Callable[[Tensor], Tensor]) -> Pull:
     return pull
 
 
+def _max_pool(before: Shape, patch: Patch, box: Box, into: Box) -> Pull:
+    """Each number goes back to the place it was taken from, one place for all that lie outside of the patch."""
+    (top, bottom), (left, right) = into[2:]
+    sizes = (bottom - top, right - left)
+    starts = [box[0][0], box[1][0], top, left]
+    fitted = _fitting(starts, (*_sizes(box[:2]), *sizes), into)
+
+    def pull(node: Any, g: Tensor) -> Tensor:
+        taken = _part(node._saved_result1, patch)
+        row, column = taken // before[3] - top, taken % before[3] - left
+        inside = (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
+        place = torch.where(inside, row * sizes[1] + column, sizes[0] * sizes[1]).flatten(2)
+        found = torch.zeros(*g.shape[:3], sizes[0] * sizes[1] + 1, dtype=g.dtype, device=g.device)
+        found.scatter_add_(3, place.expand(len(g), *place.shape), g.flatten(3))
+        return fitted(found[..., :-1].view(*g.shape[:3], *sizes))
+
+    return pull
+
+
 def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
     """A convolution with the kernel turned round, of just what the patch needs: quicker than a transposed one.
 
@@ -186,17 +218,17 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
         low, high = max(0, low), max(0, high)
         around.append(max(low, high))
         kept.append(slice(around[-1] - low, around[-1] - low + e - c))
-    channels = (slice(box[1][0], box[1][1]),)
-    turned, forward, apart = tuple(range(2, len(box))), FORWARD[len(box)], tuple(dilation)
+    turned, forward, apart, groups = tuple(range(2, len(box))), FORWARD[len(box)], tuple(dilation), operation.groups
     inner = _within_sizes(cut, (0, 0, *(b - a for a, b in box[2:])))
-    weights = _within_sizes(channels, operation.weight[:1])
-    wanted = _within_sizes(kept, (0, 0, operation.weight[1], *_made(cut, around, operation)))
+    channels, whole = _channels(operation, box)
+    wanted = _within_sizes(kept, (0, 0, operation.weight[1] * groups, *_made(cut, around, operation)))
     fitted = _fitting([box[0][0], *(a for a, _ in into[1:])], (box[0][1] - box[0][0], *_sizes(into[1:])), into)  # samples
 
     def pull(node: Any, g: Tensor) -> Tensor:
-        weight = _part(node._saved_weight, weights).flip(turned).transpose(0, 1)
-        flat = _part(g.flatten(0, 1), inner)  # (count * samples, channels, ...)
-        piece = forward(flat, weight, None, 1, around, apart)
+        weight = _part(node._saved_weight, channels).flip(turned)
+        weight = weight.transpose(0, 1) if groups == 1 else weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+        flat = _part(whole(g.flatten(0, 1)), inner)  # (count * samples, channels, ...)
+        piece = forward(flat, weight, None, 1, around, apart, groups)
         return fitted(_part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted))
 
     return pull
@@ -208,9 +240,18 @@ def _made(cut: list[slice], around: list[int], operation: Operation) -> list[int
     return [some.stop - some.start + 2 * pad - d * (size - 1) for some, pad, d, size in sizes]
 
 
+def _channels(operation: Operation, box: Box) -> tuple[Patch, Callable[[Tensor], Tensor]]:
+    """The weights of the channels of a patch; in groups all of them, and the patch with zeros for the other channels."""
+    if operation.groups == 1:
+        return _within_sizes((slice(*box[1]),), operation.weight[:1]), _as_it_is
+    (start, stop), there = box[1], operation.weight[0]
+    around = [*(0, 0) * (len(box) - 2), start, there - stop]
+    return None, (lambda flat: F.pad(flat, around)) if any(around) else _as_it_is
+
+
 def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
     stride, padding, dilation = operation.windows
-    channels = _within_sizes((slice(box[1][0], box[1][1]),), operation.weight[:1])
+    channels, whole = _channels(operation, box)
     starts = [a * s - p for (a, _), s, p in zip(box[2:], stride, padding, strict=True)]
     transposed, apart, steps = TRANSPOSED[len(box)], tuple(dilation), tuple(stride)
     sizes = [
@@ -218,11 +259,12 @@ def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
         for (a, b), s, d, k in zip(box[2:], stride, dilation, operation.weight[2:], strict=True)
     ]
     samples = box[0][1] - box[0][0]
-    fitted = _fitting([box[0][0], 0, *starts], (samples, operation.weight[1], *sizes), into)
+    groups = operation.groups
+    fitted = _fitting([box[0][0], 0, *starts], (samples, operation.weight[1] * groups, *sizes), into)
 
     def pull(node: Any, g: Tensor) -> Tensor:
         weight = _part(node._saved_weight, channels)
-        piece = transposed(g.flatten(0, 1), weight, stride=steps, dilation=apart)
+        piece = transposed(whole(g.flatten(0, 1)), weight, stride=steps, dilation=apart, groups=groups)
         return fitted(piece.view(g.shape[0], -1, *piece.shape[1:]))
 
     return pull

@@ -139,6 +139,17 @@ def test_samples_that_mix_late_in_the_data_are_refused_too(net: Net) -> None:
     assert "samples 20:23: WrongQuery: the samples of a batch are not independent" in str(error.value)
 
 
+def test_lines_that_fill_a_cache_are_pulled_one_by_one_and_proven_all_the_same() -> None:
+    weight = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    xs = torch.randn(500, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    question = lambda t: d(t.output) / d(t.inputs[0])
+    found = wrt.map(question, xs, model=lambda x: torch.tanh(x @ weight))
+    expected = (1 - torch.tanh(xs @ weight) ** 2)[:, :, None] * weight.T  # (sample, row, column)
+    assert np.allclose(found.reshape(500, 3, 40), expected, rtol=1e-12, atol=1e-14)
+    with pytest.raises(WrongQuery, match="not independent"):
+        wrt.map(question, xs, model=lambda x: torch.tanh(x @ weight + (x[400:].sum() / 1000 if len(x) > 400 else 0)))
+
+
 def test_a_sample_whose_derivative_is_not_finite_spoils_no_other() -> None:
     xs = torch.tensor([[1.0, 4.0], [0.0, 4.0], [9.0, 1.0]], dtype=torch.float64)
     found = wrt.map(lambda t: d(t.output) / d(t.inputs[0]), xs, model=torch.sqrt, take="norm")

@@ -27,6 +27,7 @@ from wrt.errors import WrongQuery, WrongShape
 
 Numbers = npt.NDArray[Any]
 SEED = 31
+LINE = 2**17  # bytes of one line of all samples, of its larger end
 SEEDS = 2**23  # numbers that the seeds of one sweep, or what it returns, may take
 
 
@@ -127,7 +128,8 @@ class Batched:
         for start in range(0, len(lines), piece):
             at = np.arange(start, min(start + piece, len(lines)))
             way = "pull" if self.by_rows else "push"
-            found = self.sweeps.sweep(self._seeds(lines[at], whole), "lines of all samples", way)  # type: ignore[arg-type]
+            seeds, plain = self._seeds(lines[at], whole), self.by_rows and self._fills_a_cache
+            found = self.sweeps.sweep(seeds, "lines of all samples", way, plain=plain)  # type: ignore[arg-type]
             if found is None:
                 raise_unless_independent(self.ask)
                 numbers = np.zeros((len(at), self.count, len(across)), self._dtype())
@@ -136,6 +138,15 @@ class Batched:
             else:
                 numbers = self._asked(self.arrays.numpy(found).reshape(len(at), self.count, -1), across)
             yield at, numbers
+
+    @property
+    def _fills_a_cache(self) -> bool:
+        """Whether one line of all samples keeps a CPU's cache busy: then a batch of lines only drives it out.
+
+        Asked where the engine pulls one line after another without compiling anything.
+        """
+        whole = max(self.ask.m, self.ask.n) * self.arrays.itemsize(self.ask.y)
+        return whole >= LINE and not self.shared and not self.ask.accelerated and hasattr(self.ask.y.record, "rows_at_once")
 
     @staticmethod
     def _asked(numbers: Numbers, across: Numbers) -> Numbers:

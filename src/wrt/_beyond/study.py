@@ -24,7 +24,7 @@ from wrt._run.options import Options, current, options
 from wrt.errors import CannotTravel, NotATensor, WrongQuery, WrongShape
 
 Take = Literal["value", "norm", "diagonal", "flow"]
-MOST = 1024  # samples in a batch, where nobody says otherwise
+MOST = 2048  # samples in a batch, where nobody says otherwise
 NUMBERS = 2**21  # of the larger side of all samples of a batch, likewise
 SLACK = 2.0**13  # roundings by which a sample in a batch may differ from the same sample alone
 

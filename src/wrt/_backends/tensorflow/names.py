@@ -10,11 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from wrt._backends.tensorflow.standin import stand_in
+from wrt._core.where import user_frame
 
 if TYPE_CHECKING:
     from wrt._backends.tensorflow.record import Recorder
@@ -96,18 +98,19 @@ class Naming:
         return "/".join(layer.name for layer in inner)
 
     def name(self, layer: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
+        frame = user_frame(sys._getframe(1))  # once: Keras stands on it with dozens of frames of its own
         for path in dict.fromkeys((self.path, self.paths[-1])):
             if path:
-                self._bind(path, output)
-                self._bind(f"{path}.input", arguments[0] if len(arguments) == 1 else arguments)
+                self._bind(path, output, frame)
+                self._bind(f"{path}.input", arguments[0] if len(arguments) == 1 else arguments, frame)
                 if path not in self.known:  # its weights stay the same from call to call
                     self.known.add(path)
                     for variable in layer.weights:
-                        self._bind(f"{path}.{_below(layer, variable)}", variable)
+                        self._bind(f"{path}.{_below(layer, variable)}", variable, frame)
 
-    def _bind(self, name: str, found: Any) -> None:
+    def _bind(self, name: str, found: Any, frame: FrameType | None) -> None:
         for label, tensor in _tensors(name, found):
-            self.recorder.name(label, tensor, sys._getframe(1))
+            self.recorder.name(label, tensor, frame)
 
 
 def _tensors(name: str, found: Any) -> Iterator[tuple[str, Any]]:

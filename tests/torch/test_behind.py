@@ -17,6 +17,8 @@ WRITES: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "an element of .data": lambda v, x: v.data.__setitem__(0, x[1]),
     "a view of .data": lambda v, x: v.data[1:].copy_(x[1:]),
     ".data of .detach()": lambda v, x: v.detach().data.add_(x),
+    ".data of a view": lambda v, x: v.view(3).data.add_(x),
+    ".detach() of a part": lambda v, x: v[:2].detach().add_(x[:2].detach()),
 }
 
 
@@ -32,6 +34,22 @@ def test_a_write_behind_a_tensor_cuts_its_path(way: str, required: bool) -> None
         with pytest.raises(errors.GradientCut):
             _ = (d(later) / d(x)).value
     assert wrt.why(y, x)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_running_statistics_are_computed_from_the_batch(required: bool) -> None:
+    x = torch.rand(4, 3, requires_grad=required)
+    norm = nn.BatchNorm1d(3)
+    with wrt.record():
+        norm(x)
+        y = norm.running_mean * 2
+    with pytest.raises(errors.NoPath):
+        _ = (d(y) / d(x)).value
+    norm.eval()
+    with wrt.record():
+        norm(x)
+        y = norm.running_mean * 2
+    assert not (d(y) / d(x)).connected
 
 
 def test_a_parameter_updated_by_hand_is_no_trouble() -> None:

@@ -17,12 +17,12 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, Traits
+from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, UNDIFFERENTIABLE_INPUTS, Traits
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
 from wrt._backends.torch.unseen import transforming
-from wrt._backends.torch.writes import Call, before_writes, note_writes
+from wrt._backends.torch.writes import Call, before_writes, note_write_behind, note_writes, statistics
 from wrt._core.where import Spot, user_files
 from wrt._core.where import spot as spot_of
 
@@ -191,6 +191,8 @@ class Listener(TorchFunctionMode):
         outputs = self._outputs((result,) if isinstance(result, Tensor) else result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
+        if name in UNDIFFERENTIABLE_INPUTS:
+            outputs += [self.changed(tensor) for tensor in statistics(func, args, kwargs)]
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
         self.note(name, func, inputs, outputs, spot, off, written)
@@ -201,8 +203,10 @@ class Listener(TorchFunctionMode):
         return result
 
     def _alias(self, number: int, owner: Entry) -> None:
-        made = self.values[number]
+        made, tensor = self.values[number], owner()
         if isinstance(made, Entry) and made is not owner:
+            if tensor is not None and tensor._base is not None:  # a view may be gone before it is written
+                owner = self.entry(tensor._base)
             self.aliases[made] = self.aliases.get(owner, owner)
 
     def _wrote_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:
@@ -215,8 +219,14 @@ class Listener(TorchFunctionMode):
             behind = None if owner is None else owner()
             if owner is not None and behind is not None:
                 before = owner.number
-                self.renumber(behind, owner, len(self.operations))
-                self.note("data=", None, [before, number], [owner.number], spot, off)
+                noted = note_write_behind(self, behind, owner, spot)
+                self.note("data=", None, [before, number], [owner.number], spot, off, (noted,))
+
+    def changed(self, tensor: Tensor) -> int:
+        """The number of a value that changed although no version counter says so."""
+        entry = self.entry(tensor)
+        self.renumber(tensor, entry, len(self.operations))
+        return entry.number
 
     def note(
         self,

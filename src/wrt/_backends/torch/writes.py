@@ -67,6 +67,15 @@ def _targets(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[T
     return [tensor for tensor in given if tensor.layout == torch.strided]
 
 
+def statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Running statistics that a norm has updated; their version counters do not tell."""
+    if func not in (torch.nn.functional.batch_norm, torch.nn.functional.instance_norm):
+        return []
+    instance = func is torch.nn.functional.instance_norm
+    training = args[5] if len(args) > 5 else kwargs.get("use_input_stats" if instance else "training", instance)
+    return tensors_in(args[1:3], {key: kwargs.get(key) for key in ("running_mean", "running_var")}) if training else []
+
+
 def note_writes(
     listener: Listener, call: Call, given: list[Tensor], versions: list[int], entries: list[Entry]
 ) -> tuple[Written, ...]:
@@ -81,6 +90,11 @@ def note_writes(
             seen.add(memory)
             noted.append(_wrote(listener, call, tensor, entries[changed[id(tensor)]]))
     return tuple(noted)
+
+
+def note_write_behind(listener: Listener, tensor: Tensor, entry: Entry, spot: Spot | None) -> Written:
+    """Note that the memory of a tensor was written without autograd, through what `.data` or `.detach()` gave."""
+    return _wrote(listener, Call("data=", (), {}, plain=False, enabled=False, spot=spot), tensor, entry)
 
 
 def _wrote(listener: Listener, call: Call, tensor: Tensor, entry: Entry) -> Written:

@@ -1,6 +1,6 @@
 """One accelerator for each worker: blocks computed there, next to the same blocks on the CPU.
 
-    python -m benchmarks beyond_devices
+    python -m benchmarks beyond_devices [torch] [jax]
 
 Two workers share out what the machine has. Printed are the device and the device memory of each worker and how far its
 blocks are from the answer of a CPU; nothing but a sentence where there is no accelerator.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,9 @@ def main() -> int:
         print("no accelerator here")
         return 0
     with tempfile.TemporaryDirectory(prefix="wrt-devices-") as folder, wrt.local_cluster(2) as client:
-        for name, model in (("torch", of_torch), ("jax", of_jax)):
-            try:
-                __import__(name)
-            except ImportError:
-                continue
-            _shown(name, model, Path(folder), client)
+        for name, model in {"torch": of_torch, "jax": of_jax}.items():
+            if find_spec(name) is not None and (name in sys.argv or not {"torch", "jax"} & set(sys.argv)):
+                _shown(name, model, Path(folder), client)
     return 0
 
 

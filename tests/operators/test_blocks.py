@@ -12,6 +12,8 @@ from tests.operators.test_operator import swept
 from tests.run.test_execute_passes import Sine
 from tests.torch._rows import row_loop
 from wrt import d
+from wrt._backends.torch.live import LiveRecord
+from wrt._planner import warm
 from wrt.errors import WrongShape
 
 __all__ = ["swept"]
@@ -106,3 +108,24 @@ def test_per_sample_gradients_of_parameters_come_from_one_copy_each() -> None:
     y = torch.einsum("bpq,bq->bp", weights, torch.sin(x))
     found = (d(y) / d(weights)).block_diagonal()
     np.testing.assert_allclose(found.numpy(), own_blocks(y, weights).numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_asked_again_the_probe_travels_with_the_samples() -> None:
+    warm.forget()
+    y, x = batch()
+    for again in (False, True):
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-12, atol=1e-14)
+        assert J.certificate
+        assert any("and the probe" in step.what for step in J.explain().steps) is again
+
+
+def test_samples_that_mix_only_now_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same signature for another program: what was found out about the first must not be believed of the second."""
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    x = torch.randn(40, 3, dtype=torch.float64, generator=generator(3)).requires_grad_()
+    (d(torch.sin(x)) / d(x)).block_diagonal()
+    y = torch.sin(x) * x.roll(1, 0)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-12, atol=1e-14)
+    assert any("the samples mix" in words for words in J.explain().fallbacks)

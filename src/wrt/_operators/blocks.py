@@ -14,6 +14,7 @@ from wrt._core.plan import Compressed
 from wrt._core.protocol import Array
 from wrt._core.report import Report
 from wrt._operators.linear_map import Fold, LinearMap
+from wrt._planner import warm
 from wrt._run import execute
 from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.direct import set_up
@@ -24,11 +25,12 @@ from wrt.errors import WrongShape
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Where the samples stand: `rows[b]` lists the rows of sample b, `columns[b]` its columns."""
+    """Where the samples stand: `rows[b]` lists the rows of sample b, `columns[b]` its columns; `axes` count them."""
 
     rows: Positions
     columns: Positions
     shape: Shape
+    axes: tuple[int, int]
 
     @property
     def count(self) -> int:
@@ -53,7 +55,8 @@ def samples_of(ask: Ask, y_axis: int, x_axis: int) -> Samples:
     rows = np.moveaxis(np.arange(ask.m).reshape(y), y_axis, 0)
     columns = np.moveaxis(np.arange(ask.n).reshape(x), x_axis, 0)
     shape = (len(rows), *rows.shape[1:], *columns.shape[1:])
-    return Samples(rows.reshape(len(rows), -1), columns.reshape(len(columns), -1), shape)
+    axes = y_axis % len(y), x_axis % len(x)
+    return Samples(rows.reshape(len(rows), -1), columns.reshape(len(columns), -1), shape, axes)
 
 
 def _no_blocks(y: Shape, x: Shape, words: str) -> WrongShape:
@@ -88,12 +91,17 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
         return None
     linear = record.linear(ask.y, ask.x.values)
     ways: list[Way] = ["pull"] if samples.p <= samples.q + 2 or not linear.push_rungs else ["push", "pull"]
-    for way in ways:
-        plan = Compressed(_compression(ask, samples, way), _because(samples, way), kept={})
-        found = sweep_compressed(ask, plan, Sweeps(ask, linear, report))
+    key = ("blocks", samples.axes, warm.key_of(ask))
+    known = warm.recall(key)
+    plans = (Compressed(_compression(ask, samples, way), _because(samples, way), kept={}) for way in ways)
+    for plan in [known] if isinstance(known, Compressed) else plans:
+        found = sweep_compressed(ask, plan, Sweeps(ask, linear, report), warm=plan is known)
         report.steps.extend(set_up(linear))
+        warm.forget(key)  # until it has held again
         if found is not None and found.certificate.passed and found.finite:
             report.strategy, report.because, report.certificate = "structured", plan.because, found.certificate
+            if not found.mended:
+                warm.remember(key, plan)
             if found.mended:
                 report.fallbacks.append(f"the samples mix: {found.mended}")
             return found
@@ -121,15 +129,15 @@ def _compression(ask: Ask, samples: Samples, way: Way) -> Compression:
 
 def _from_passes(found: Passes, samples: Samples) -> Array:
     """Entry (p, q) of sample b came back in pass p at column (b, q); by push in pass q at row (b, p)."""
-    arrays = found.ask.y.record.backend.arrays
-    p, q = np.arange(samples.p)[None, :, None], np.arange(samples.q)[None, None, :]
-    if found.plan.way == "pull":
-        spots = p * found.ask.n + samples.columns[:, None, :] + 0 * q
-    else:
-        spots = q * found.ask.m + samples.rows[:, :, None] + 0 * p
-    like = found.ask.x.values[0]
-    picked = arrays.gather(arrays.reshape(found.array, (-1,)), arrays.index(spots.reshape(-1), like))
-    return arrays.cast(picked, like)
+    arrays, kept, like = found.ask.y.record.backend.arrays, found.plan.kept, found.ask.x.values[0]
+    if "blocks" not in kept:
+        p, q = np.arange(samples.p)[None, :, None], np.arange(samples.q)[None, None, :]
+        if found.plan.way == "pull":
+            spots = p * found.ask.n + samples.columns[:, None, :] + 0 * q
+        else:
+            spots = q * found.ask.m + samples.rows[:, :, None] + 0 * p
+        kept["blocks"] = arrays.index(spots.reshape(-1), like)
+    return arrays.cast(arrays.gather(arrays.reshape(found.array, (-1,)), kept["blocks"]), like)
 
 
 def _from_sparse(ask: Ask, known: Passes, samples: Samples) -> Array:

@@ -102,10 +102,11 @@ class Saved:
 
         What it saves of the memory it is about to write is copied: `h[:2].mul_(h[3])` needs h[3] as it was.
         """
-        before = [(tensor, _version(tensor)) for tensor in written]
+        before = {tensor.untyped_storage()._cdata: (tensor, _version(tensor)) for tensor in written}
 
         def pack(tensor: Tensor) -> Box:
-            if not any(_version(target) == version and _shares_memory(tensor, target) for target, version in before):
+            target = before.get(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else None
+            if target is None or _version(target[0]) != target[1]:
                 return self.pack(tensor)
             box = self.pack(tensor.detach().clone())
             self.overwritten.append(Overwritten(weakref.ref(box), box.operation))
@@ -174,10 +175,6 @@ class Saved:
 @cache
 def _raw_names(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
-def _shares_memory(one: Tensor, other: Tensor) -> bool:
-    return one.layout == torch.strided and one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 def _version(tensor: Tensor) -> int:

@@ -160,7 +160,8 @@ def measure(problem: Problem, rounds: int) -> Row:
     kept: dict[str, Any] = {}
 
     def ask() -> Any:
-        t = kept["t"] = wrt.trace(f, x)
+        t = wrt.trace(f, x)
+        kept.setdefault("t", t)
         return (d(t.output) / d(t.inputs[0])).value
 
     warm.forget()

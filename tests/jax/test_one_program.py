@@ -144,3 +144,18 @@ def test_an_entry_that_is_not_finite_is_swept_alone():
     assert not np.isfinite(found[:3, 0]).all()
     assert np.isfinite(found[:, 1:]).all()
     assert not found[5:, 0].any()
+
+
+def test_a_mesh_is_colored_by_its_edges_without_a_sampled_row():
+    generator = np.random.default_rng(0)
+    nodes = 300
+    neighbors = (np.arange(nodes)[:, None] + generator.integers(1, 9, (nodes, 3))) % nodes
+    edges = np.stack([np.arange(nodes).repeat(3), neighbors.reshape(-1)])
+    far = generator.permutation(nodes)  # no axis follows another
+    f = lambda x: jax.ops.segment_sum(jnp.tanh(x[far[edges[0]]] * x[far[edges[1]]]), edges[0], nodes)
+    x = jnp.asarray(generator.normal(size=nodes), "float32")
+    J = asked(wrt.trace(f, x))
+    np.testing.assert_allclose(J.value, truth_of(f, x), atol=1e-5)
+    assert J.explain().strategy == "colored"
+    assert J.explain().to_dict()["passes"] < 30
+    assert "sampled" not in " ".join(step["what"] for step in J.explain().to_dict()["steps"])

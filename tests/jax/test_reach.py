@@ -21,6 +21,7 @@ def last_channel(x):
     return jax.lax.conv_general_dilated(x[None], kernel, (2,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"))
 
 
+EDGES = np.array([[0, 1, 2, 4, 5, 0], [1, 3, 3, 0, 4, 2]])
 OTHER = np.random.default_rng(5).uniform(0.5, 1.5, (4, 3))
 CASES = {
     "elementwise": ((5,), lambda x: jnp.exp(x) * jnp.sin(x) + 2 * x**3),
@@ -50,6 +51,15 @@ CASES = {
     "relu, a derivative of its own": ((2, 5), lambda x: jax.nn.relu(x - 0.1)),
     "silu inside jit": ((6,), jax.jit(lambda x: jax.nn.silu(x)[1:])),
     "where": ((5,), lambda x: jnp.where(jnp.arange(5) > 2, x, x**2)),
+    "gather": ((6,), lambda x: x[jnp.array([4, 1, 1])] ** 2),
+    "gather of rows": ((5, 3), lambda x: x[jnp.array([4, 0, 2]), 1:]),
+    "gather beyond the edge": ((4,), lambda x: jnp.take(x, jnp.array([1, 9]), mode="fill", fill_value=0.0)),
+    "graph": ((6,), lambda x: jax.ops.segment_sum(x[EDGES[0]] * x[EDGES[1]], EDGES[1], 6)),
+    "rows of a graph": ((6, 2), lambda x: jax.ops.segment_sum(jnp.sin(x[EDGES[0]]), EDGES[1], 6)),
+    "set": ((6,), lambda x: x.at[jnp.array([1, 4])].set(x[:2] ** 2)),
+    "set a block": ((4, 5), lambda x: jnp.sin(x).at[1:3, 2:].set(x[:2, :3] ** 2)),
+    "slice from a number": ((7,), lambda x: jax.lax.dynamic_slice(x, (jnp.array(3),), (2,)) ** 2),
+    "update from a number": ((7,), lambda x: jax.lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.array(9),))),
     "convolution": ((3, 6, 5), convolved),
     "strides": ((3, 7, 6), lambda x: convolved(x, window_strides=(2, 3), padding=((1, 0), (2, 1)))),
     "dilated": ((3, 7, 6), lambda x: convolved(x, rhs_dilation=(2, 1), lhs_dilation=(1, 2), padding=((1, 1), (0, 2)))),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,10 +177,25 @@ class Planned:
             return None
         plain = len(self.ask.x.parts) == 1 and part.into is None
         local = find(self.ask.y, part.value) if find is not None and plain else None
+        marked = self._marked() if local is None else None
+        if marked is not None:
+            return colored(marked, self._direct(), push_cost)
         if local is None:
             return probed((self.ask.m, self.ask.n), samples, self._sums, self._direct(), push_cost)
         pattern = composed(local, self.ask.rows.positions, part.elements.positions)
         return None if pattern is None else colored(pattern, self._direct(), push_cost)
+
+    def _marked(self) -> Any | None:
+        """The pattern as a boolean csr array, from what the operations on the way tell of all rows; None where one does not."""
+        from scipy.sparse import csr_array, vstack
+
+        blocks = []
+        for start in range(0, self.ask.m, MANY):
+            told = self._told(np.arange(start, min(start + MANY, self.ask.m)))
+            if told is None:
+                return None
+            blocks.append(csr_array(told))
+        return vstack(blocks, format="csr")
 
     def _sums(self, moduli: list[int]) -> list[npt.NDArray[np.bool_]]:
         """Where sums of rows whose numbers are equal modulo each of these are nonzero; a NaN counts."""

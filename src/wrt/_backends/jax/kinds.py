@@ -31,6 +31,8 @@ class Marked:
     shapes: Sequence[Shape]
     wanted: Sequence[bool]
     results: Sequence[Marks | None]
+    number: Callable[[int], Any]
+    """What an input was in the run; raises NoRule inside of a function that is only known as a whole."""
 
     @property
     def marks(self) -> Marks:

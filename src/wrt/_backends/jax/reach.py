@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wrt._backends.jax import compat
+from wrt._backends.jax import indexed as indexed  # its rules register themselves
 from wrt._backends.jax.kinds import RULES, Marked, Marks, NoRule
 from wrt._backends.jax.program import Op, Var
 from wrt._core.index import Positions
@@ -24,13 +25,21 @@ class Step(NamedTuple):
     params: dict[str, Any]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
+    value: Callable[[Any], Any]
 
 
-def reach(ops: Iterable[Op], y: Var, x: Var, rows: Positions) -> Marks | None:
-    """(rows, x.size): where these elements of y can depend on x; None where an operation on the way has no rule."""
+def unknown(var: Any) -> Any:
+    raise NoRule("numbers inside of a function")
+
+
+def reach(ops: Iterable[Op], y: Var, x: Var, rows: Positions, value: Callable[[Var], Any]) -> Marks | None:
+    """(rows, x.size): where these elements of y can depend on x; None where an operation on the way has no rule.
+
+    `value` tells the numbers of the run: which elements a gather takes.
+    """
     marks = np.zeros((len(rows), int(np.prod(y.aval.shape))), dtype=bool)
     marks[np.arange(len(rows)), rows] = True
-    steps = [Step(op.name, op.params, op.inputs, op.outputs) for op in ops]
+    steps = [Step(op.name, op.params, op.inputs, op.outputs, value) for op in ops]
     try:
         found = _back(steps, {y: marks.reshape(len(rows), *y.aval.shape)}, {x}).get(x)
     except NoRule:
@@ -65,13 +74,14 @@ def _one_back(step: Step, wanted: list[bool], results: list[Marks | None]) -> li
     shapes = [tuple(v.aval.shape) for v in step.inputs]
     if step.name not in RULES or count * max((int(np.prod(shape)) for shape in shapes), default=0) > MOST:
         raise NoRule(step.name)
-    return RULES[step.name](Marked(step.name, step.params, shapes, wanted, results))
+    number = lambda k: np.asarray(step.value(step.inputs[k]))
+    return RULES[step.name](Marked(step.name, step.params, shapes, wanted, results, number))
 
 
 def _inside(step: Step, wanted: list[bool], results: list[Marks | None]) -> list[Marks | None]:
     """Through the operations that a call is made of."""
     jaxpr, _ = compat.sub_jaxpr(step.params)
-    inner = [Step(e.primitive.name, e.params, tuple(e.invars), tuple(e.outvars)) for e in jaxpr.eqns]
+    inner = [Step(e.primitive.name, e.params, tuple(e.invars), tuple(e.outvars), unknown) for e in jaxpr.eqns]
     marked: dict[Any, Marks] = {}
     for var, marks in zip(jaxpr.outvars, results, strict=True):
         if marks is not None and not isinstance(var, compat.Literal):

@@ -104,7 +104,7 @@ class JaxLinear:
         """(rows, n): where these rows of a single x can be nonzero; None where not every operation tells."""
         if len(self.live) != 1 or len(self.xs) != 1:
             return None
-        return reach.reach(self.ops, self.y.key, self.xs[0].key, rows)
+        return reach.reach(self.ops, self.y.key, self.xs[0].key, rows, self.record.program.value)
 
     def passes(
         self, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way, places: Array | None

@@ -65,11 +65,14 @@ class Resting:
 
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             rests = _files[frame.f_code.co_filename]
-            if rests is None:
-                rests = _functions[frame.f_locals.get("fn")]
-            if not rests or gettrace() is not trace:  # behind another trace function, it is not ours to switch off
+            if rests is False:
                 return watch(frame, event, arg)
-            frame.f_locals[LEFT] = left = _Left()
+            namespace = frame.f_locals
+            if rests is None and not _functions[namespace.get("fn")]:
+                return watch(frame, event, arg)
+            if gettrace() is not trace:  # behind another trace function, it is not ours to switch off
+                return watch(frame, event, arg)
+            namespace[LEFT] = left = _Left()
             left.by = self
             settrace(None)
             return None

@@ -10,6 +10,7 @@ import pytest
 
 import wrt
 from wrt import d
+from wrt._beyond.source import source_of
 
 pytest.importorskip("dask")
 
@@ -89,3 +90,14 @@ def test_the_blocks_of_a_second_derivative_make_up_the_hessian() -> None:
 
 def energy(state):
     return lambda x: (jnp.tanh(x @ state["first"]) ** 2).sum()
+
+
+def test_a_block_has_the_same_bits_however_often_its_like_was_asked_for() -> None:
+    chance = np.random.default_rng(0)
+    given = {"first": jnp.asarray(chance.normal(size=(70, 90))), "last": jnp.asarray(chance.normal(size=(90, 80)))}
+    run = wrt.Model(build, given, jnp.linspace(-1, 1, 70)).trace()
+    source = source_of(d(run.output) / d(run.inputs[0]))
+    first = source.block((slice(0, 40), slice(0, 70)))
+    for _ in range(7):
+        again = source.block((slice(0, 40), slice(0, 70)))
+    assert np.array_equal(first, again)

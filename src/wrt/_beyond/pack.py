@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy.typing as npt
 
@@ -29,6 +30,12 @@ def travel(framework: str) -> Any:
     """How tensors of a framework travel; None where they are NumPy's anyway."""
     where = f"wrt._backends.{framework}.travel"
     return import_module(where) if find_spec(where) is not None else None
+
+
+def steady(framework: str) -> AbstractContextManager[None]:
+    """Inside, a framework answers the same question with the same bits, whatever it was asked before."""
+    kept = getattr(travel(framework), "steady", nullcontext)
+    return cast(AbstractContextManager[None], kept())
 
 
 def frameworks() -> list[str]:

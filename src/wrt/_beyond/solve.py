@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from wrt._beyond.pack import steady
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape
 from wrt._core.plan import Cut
@@ -79,7 +80,8 @@ class Solver:
     @property
     def how(self) -> str:
         """In which way blocks are answered."""
-        self._look()
+        with steady(self.whole._y.record.backend.name):
+            self._look()
         if self._rows is not None or self._factors is not None:
             return f"{self.report.strategy}: {self.report.because}"
         if self.asked is None:
@@ -88,6 +90,10 @@ class Solver:
 
     def block(self, region: Region) -> Numbers:
         """The numbers of a region, in its shape."""
+        with steady(self.whole._y.record.backend.name):
+            return self._block(region)
+
+    def _block(self, region: Region) -> Numbers:
         self._look()
         asked = self.asked
         if asked is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ import numpy as np
 
 from wrt._backends.jax.interpreted.evaluate import evaluate, pays
 from wrt._backends.jax.seeds import on_cpu
+
+STEADY: ContextVar[bool] = ContextVar("steady", default=False)
+"""Whether everything is compiled, however rarely it is asked for: then the same question has the same bits at any time."""
 
 FEW = 5  # questions that are not worth a compiler
 ENOUGH = 0.1  # seconds spent without one, after which it would have been worth it
@@ -29,7 +33,7 @@ class Heat:
 
     @property
     def hot(self) -> bool:
-        return self.asked > FEW or self.spent > ENOUGH or not on_cpu()
+        return self.asked > FEW or self.spent > ENOUGH or STEADY.get() or not on_cpu()
 
 
 class Later:

@@ -94,6 +94,19 @@ def test_a_fault_in_the_batch_of_a_warm_plan_is_found(monkeypatch, where, size):
     assert "the plan of last time was wrong" in " ".join(J.explain().fallbacks)
 
 
+@pytest.mark.parametrize("name", ["burgers", "six readings of a grid"])
+@pytest.mark.parametrize("modes", ["ioio", "oioi", "iioo"])
+def test_what_was_made_in_inference_mode_serves_outside_of_it_too(name, modes):
+    for seed, mode in enumerate(modes):
+        y, x = at_random(PROBLEMS[name], seed)
+        truth = row_loop(y, x)
+        with torch.inference_mode(mode == "i"):
+            J = d(y) / d(x)
+            np.testing.assert_allclose(J.sparse().toarray(), truth.numpy(), rtol=1e-12, atol=1e-12)
+            assert not J.explain().fallbacks
+            np.testing.assert_allclose((d(y) / d(x)).value.numpy().reshape(truth.shape), truth, rtol=1e-12, atol=1e-12)
+
+
 def test_one_call_answers_a_warm_question():
     for seed in range(2):
         y, x = at_random(Problem(periodic, (201,), 3), seed)

@@ -271,13 +271,14 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
 def _seeds_and_probe(ask: Ask, plan: Compressed) -> Array:
     """(passes + 1, *y.shape), kept for the next time; made anew once somebody's hook has written to it."""
     arrays = ask.y.record.backend.arrays
-    mark = getattr(arrays, "mark", lambda array: None)
+    mark = getattr(arrays, "mark", lambda array: 0)  # elsewhere nobody can write to an array
     batch, marked = plan.kept.get("batch", (None, None))
     if batch is None or mark(batch) != marked:
         plan.kept.pop("seeds", None)
         batch = seed_of(ask, arrays.concat([seeds_of(ask, plan), probe_of(ask)], 0))
-        if (plan.compression.passes + 1) * ask.y.size * arrays.itemsize(ask.y) < KEEP:
-            plan.kept["batch"] = batch, mark(batch)
+        small = (plan.compression.passes + 1) * ask.y.size * arrays.itemsize(ask.y) < KEEP
+        if small and (marked := mark(batch)) is not None:
+            plan.kept["batch"] = batch, marked
             plan.kept.pop("seeds", None)
     return batch
 

@@ -225,9 +225,9 @@ class TorchArrays:
             return None
         return array.numpy()
 
-    def mark(self, array: Tensor) -> int:
-        """A number that changes when anybody writes to the array."""
-        return array._version
+    def mark(self, array: Tensor) -> int | None:
+        """A number that changes when anybody writes to the array; None where torch does not tell."""
+        return None if array.is_inference() else array._version
 
     def shape(self, array: Tensor) -> Shape:
         return tuple(array.shape)

@@ -1,6 +1,6 @@
 """One accelerator for each worker: blocks computed there, next to the same blocks on the CPU.
 
-    python -m benchmarks beyond_devices [torch] [jax]
+    python -m benchmarks beyond_devices
 
 Two workers share out what the machine has. Printed are the device and the device memory of each worker and how far its
 blocks are from the answer of a CPU; nothing but a sentence where there is no accelerator.
@@ -29,7 +29,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="wrt-devices-") as folder, wrt.local_cluster(2) as client:
         for name, model in {"torch": of_torch, "jax": of_jax}.items():
-            if find_spec(name) is not None and (name in sys.argv or not {"torch", "jax"} & set(sys.argv)):
+            if find_spec(name) is not None:
                 _shown(name, model, Path(folder), client)
     return 0
 

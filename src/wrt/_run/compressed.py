@@ -129,7 +129,8 @@ def _filled(plan: Compressed, order: Positions, whole: csr_array, flat: npt.NDAr
     there = values != 0
     thinner = _like(whole, there.copy())
     thinner.eliminate_zeros()
-    plan.kept["alive"] = order[there], order[~there], thinner
+    if order.nbytes < KEEP:
+        plan.kept["alive"] = order[there], order[~there], thinner
     return _like(thinner, values[there])
 
 

@@ -205,8 +205,10 @@ class Listener(TorchFunctionMode):
     def _alias(self, number: int, owner: Entry) -> None:
         made, tensor = self.values[number], owner()
         if isinstance(made, Entry) and made is not owner:
-            if tensor is not None and tensor._base is not None:  # a view may be gone before it is written
-                owner = self.entry(tensor._base)
+            base = None if tensor is None else tensor._base
+            known = None if base is None else self.entries.get(id(base))
+            if known is not None and known() is base:  # a view may be gone before it is written
+                owner = known
             self.aliases[made] = self.aliases.get(owner, owner)
 
     def _wrote_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:

@@ -25,6 +25,7 @@ from wrt.errors import Unfinished
 
 IN_HAND = 2  # jobs given to each thread of a worker ahead of time
 LONG = 200  # letters
+LOST = "the scheduler lost the work it was given"
 
 Job = tuple[Any, ...]
 Work = Callable[..., "Note"]
@@ -109,7 +110,9 @@ def perform(
             address = client.scheduler.address
             try:
                 _by_workers(work, source, jobs, done, ahead, _Crew(client, loaded, keep))
-            except (OSError, CancelledError, TimeoutError) as error:  # of the connection: a job's own are noted
+            except CancelledError:
+                done.lost = f"{LOST} (cancelled)"
+            except (OSError, TimeoutError) as error:  # of the connection: a job's own are noted
                 done.lost = f"the scheduler at {address} went away ({_words(error)})"
     return done
 
@@ -174,7 +177,7 @@ def _by_workers(work: Work, source: Any, jobs: Sequence[Job], done: Done, ahead:
             if isinstance(future.exception(), OSError):
                 continue  # a full disk stays full: nothing more is given
         else:
-            done.lost = f"the scheduler lost the work it was given ({future.status})"
+            done.lost = f"{LOST} ({future.status})"
             return
         for following in more(1):
             pending.add(following)

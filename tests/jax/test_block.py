@@ -10,6 +10,7 @@ import pytest
 import wrt
 from wrt import d
 from wrt._backends.jax.later import FEW
+from wrt._run.fused import MOST
 
 
 @jax.custom_batching.custom_vmap
@@ -96,3 +97,11 @@ def test_a_square_loop_is_pushed_through_and_a_square_network_is_pulled():
         J = d(t.output) / d(t.inputs[0])
         np.testing.assert_allclose(J.value, jax.jit(jax.jacrev(f))(jnp.ones(16)), rtol=1e-4, atol=1e-6)
         assert J.explain().to_dict()["steps"][0]["way"] == way
+
+
+def test_a_run_keeps_the_programs_of_a_few_questions_only():
+    t = wrt.trace(lambda *xs: jnp.stack([x.sum() * xs[0][:2] for x in xs]), *(jnp.arange(3.0) + k for k in range(10)))
+    for x in t.inputs:
+        for _ in range(FEW + 2):
+            (d(t.output) / d(x)).value
+    assert len(t._one.asked_before) <= MOST

@@ -24,6 +24,7 @@ from wrt._run.options import DEFAULT, current
 
 Form = Literal["dense", "passes"]
 DENSE: Form = "dense"
+MOST = 8  # questions of a run whose programs, seeds and places are kept at hand
 
 
 class Known(NamedTuple):
@@ -80,6 +81,8 @@ def remember(ask: Ask, form: Form, known: Known) -> None:
     before = getattr(ask.y.record, "asked_before", None)
     if before is not None and ask.rows.everything and not ask.x.notes and current() is DEFAULT and ordinary(ask):
         before[_key(ask, form)] = known
+        if len(before) > MOST:
+            del before[next(iter(before))]
 
 
 def again(ask: Ask, form: Form = DENSE) -> Again | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
 import time
@@ -239,7 +240,8 @@ def show(row: Row) -> None:
     missed = f"   MISSED: {', '.join(f'{k} {row.wanted[k]:.2f}x' for k in row.missed)}" if row.missed else ""
     print(f"{row.name}  ({row.shape[0]} x {row.shape[1]})\n    {faster}  than {row.rival}{missed}")
     times = "  ".join(f"{name} {value:.2f}" for name, value in row.milliseconds.items())
-    print(f"    {row.strategy}, {row.passes['cold']} passes cold, {row.passes['warm']} warm; off by {row.disagreement:.0e}")
+    compared = "not compared" if math.isnan(row.disagreement) else f"off by {row.disagreement:.0e}"
+    print(f"    {row.strategy}, {row.passes['cold']} passes cold, {row.passes['warm']} warm; {compared}")
     print(f"    ms: {times}")
     print("    MiB at most: " + "  ".join(f"{name} {value:.1f}" for name, value in row.megabytes.items()))
     for name, counts in row.host.items():

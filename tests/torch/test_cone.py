@@ -165,7 +165,7 @@ def block(y, x):
 @pytest.fixture
 def every_hook_is_known(monkeypatch):
     monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [True])
-    for known in ("_ON_TENSORS", "_ON_NODES", "_TENSORS"):
+    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES", "_TENSORS"):
         monkeypatch.setattr(f"wrt._backends.torch.hooks.{known}", {})
 
 
@@ -210,6 +210,16 @@ def test_a_hook_on_a_node_is_told_of(every_hook_is_known):
     assert not block(y, x)[0].explain().notes
 
 
+def test_a_hook_on_a_module_counts_and_is_told_of_once(every_hook_is_known):
+    y, x = asked(MAPS["Tanh"])
+    module = torch.nn.Tanh()
+    module.register_full_backward_hook(lambda *_: None)
+    elsewhere = module(2 * x)
+    assert block(y, x)[0].explain().steps[-1].what == "certificate"
+    assert not block(y, x)[0].explain().notes
+    assert block(elsewhere, x)[0].explain().notes == ("2 hooks of yours act on modules: the answer is the gradient you train with",)
+
+
 def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_known):
     y, x = asked(MAPS["Tanh"])
     handle = y.grad_fn.register_hook(lambda into, out: None)
@@ -225,7 +235,7 @@ def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_
 
 def test_hooks_from_before_may_be_anywhere(monkeypatch):
     monkeypatch.setattr("wrt._backends.torch.hooks._ALL_SEEN", [False])
-    for known in ("_ON_TENSORS", "_ON_NODES", "_TENSORS"):
+    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES", "_TENSORS"):
         monkeypatch.setattr(f"wrt._backends.torch.hooks.{known}", {})
     J, found, truth = block(*asked(MAPS["Tanh"]))
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-13)

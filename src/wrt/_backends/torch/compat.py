@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -267,8 +268,9 @@ def follow_retain_grad() -> None:
     torch.Tensor.retain_grad = retain_grad
 
 
-def on_hook(note: Callable[[Any, torch.Tensor | None], None]) -> bool:
-    """Call `note` whenever a hook is set, with the dictionary it is put into, and the tensor; None for a node's.
+def on_hook(note: Callable[[Any, torch.Tensor | None, bool], None]) -> bool:
+    """Call `note` whenever a hook is set, with the dictionary it is put into, the tensor (None: on a node), and whether
+    torch itself set it, as it does for hooks on modules.
 
     Autograd does not tell who has a hook. False where some may have been set before, or where nodes do not let us know.
     """
@@ -277,12 +279,13 @@ def on_hook(note: Callable[[Any, torch.Tensor | None], None]) -> bool:
 
     def register_hook(self: torch.Tensor, hook: Any) -> Any:
         handle = on_tensor(self, hook)
-        note(self._backward_hooks, self)
+        note(self._backward_hooks, self, False)
         return handle
 
     def register_on_node(hooks: Any, hook: Any) -> Any:
         made = on_node(hooks, hook)  # type: ignore[misc]
-        note(made[0], None)
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        note(made[0], None, caller.startswith("torch."))
         return made
 
     register_hook.__doc__ = on_tensor.__doc__

@@ -15,6 +15,7 @@ from wrt._core.value import Side
 
 _ON_TENSORS: dict[int, weakref.ref[Any]] = {}
 _ON_NODES: dict[int, weakref.ref[Any]] = {}
+_OF_MODULES: dict[int, weakref.ref[Any]] = {}
 """The dictionaries in which hooks are kept, as long as anybody keeps them."""
 
 _TENSORS: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -30,8 +31,8 @@ def follow_hooks() -> None:
         _ALL_SEEN.append(compat.on_hook(_note))
 
 
-def _note(hooks: Any, tensor: torch.Tensor | None) -> None:
-    _remember(_ON_NODES if tensor is None else _ON_TENSORS, hooks)
+def _note(hooks: Any, tensor: torch.Tensor | None, by_torch: bool) -> None:
+    _remember(_ON_TENSORS if tensor is not None else _OF_MODULES if by_torch else _ON_NODES, hooks)
     if tensor is not None:
         _remember(_TENSORS, tensor)
 
@@ -43,7 +44,7 @@ def _remember(known: dict[int, weakref.ref[Any]], one: Any) -> None:
 
 def may_act() -> bool:
     """Whether some hook may be set anywhere: a pull that does not pass the engine has to be proven by one that does."""
-    return not all(_ALL_SEEN) or any(hooks() for hooks in [*_ON_TENSORS.values(), *_ON_NODES.values()])
+    return not all(_ALL_SEEN) or any(hooks() for known in (_ON_TENSORS, _ON_NODES, _OF_MODULES) for hooks in list(known.values()))
 
 
 def hook_notes(start: Any, x: Side) -> Iterator[str]:

@@ -217,7 +217,8 @@ def test_a_hook_on_a_module_counts_and_is_told_of_once(every_hook_is_known):
     elsewhere = module(2 * x)
     assert block(y, x)[0].explain().steps[-1].what == "certificate"
     assert not block(y, x)[0].explain().notes
-    assert block(elsewhere, x)[0].explain().notes == ("2 hooks of yours act on modules: the answer is the gradient you train with",)
+    told = "2 hooks of yours act on modules: the answer is the gradient you train with"
+    assert block(elsewhere, x)[0].explain().notes == (told,)
 
 
 def test_only_a_hook_that_is_still_set_takes_a_pass_of_the_engine(every_hook_is_known):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import wrt
+from wrt import d
 from wrt._backends.jax.interpreted.evaluate import RULES, evaluate, known, pays
 from wrt._backends.jax.later import ENOUGH, FEW, Heat, Later
 
@@ -155,3 +156,18 @@ def test_it_is_compiled_when_it_is_asked_for_again() -> None:
 def test_it_is_compiled_once_that_would_have_been_sooner() -> None:
     heat = Heat(spent=2 * ENOUGH)
     assert isinstance(Later(jnp.sin, heat)(X), jax.Array)
+
+
+def test_what_is_compiled_for_some_shapes_is_still_new_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    def ask(n: int) -> Any:
+        t = wrt.trace(lambda x: jnp.sin(x) * x.sum(), jnp.arange(float(n)))
+        return (d(t.output) / d(t.inputs[0])).value
+
+    for _ in range(2 * FEW):
+        ask(5)
+    x = jnp.arange(7.0)
+    with jax.log_compiles():
+        caplog.clear()
+        found = ask(7)
+        assert not [record for record in caplog.records if record.getMessage().startswith("Compiling")]
+    np.testing.assert_allclose(found, np.diag(np.cos(x) * 21) + np.sin(x)[:, None], rtol=1e-5)

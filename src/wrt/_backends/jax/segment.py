@@ -60,6 +60,8 @@ class Template:
     behind: tuple[bool, ...]
     others: tuple[int, ...]
     y: int
+    avals: tuple[Any, ...]
+    """Shapes and types of xs and others: what is worth compiling for some is not yet so for others."""
 
     def __call__(self, xs: Arrays, others: Arrays, tie: dict[int, Any] | None = None) -> Any:
         arrays = dict(zip(self.others, others, strict=True))
@@ -113,7 +115,8 @@ class Segment:
         made = {v for op in ops for v in op.outputs}
         others = tuple(v for v in numbers if v not in made and v not in xs)
         behind = tuple(x in made for x in xs)
-        return cls(Template(steps, at, behind, tuple(numbers[v] for v in others), number(y)), numbers, others)
+        avals = tuple((v.aval.shape, str(v.aval.dtype)) for v in (*xs, *others))
+        return cls(Template(steps, at, behind, tuple(numbers[v] for v in others), number(y), avals), numbers, others)
 
 
 def _comparable(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -31,6 +31,18 @@ def hooks_of_other_tests_are_forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
+def planned_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plans are made for every question, also for those that a direct sweep answers before planning could pay."""
+    from wrt._planner import warm
+    from wrt._run import planned
+
+    monkeypatch.setattr(planned, "QUICK", 0.0)
+    warm.forget()
+    yield
+    warm.forget()
+
+
+@pytest.fixture
 def unchanged() -> Callable[..., object]:
     """`with unchanged(x, model):` around a call into wrt. Under hypothesis import it from `tests._snapshot`."""
     return _snapshot.unchanged

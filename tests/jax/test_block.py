@@ -8,27 +8,10 @@ import numpy as np
 import pytest
 
 import wrt
+from tests.jax._wrong_batch import doubled
 from wrt import d
 from wrt._backends.jax.later import FEW
 from wrt._run.fused import MOST
-
-
-@jax.custom_batching.custom_vmap
-def twice(g):
-    return 2 * g
-
-
-@twice.def_vmap
-def wrong_in_a_batch(size, batched, g):
-    return 3 * g, batched[0]  # alone it doubles, in a batch it triples
-
-
-@jax.custom_vjp
-def doubled(x):
-    return 2 * x
-
-
-doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (twice(g),))
 
 
 def test_a_wrong_batching_rule_is_found_and_the_plain_passes_answer():

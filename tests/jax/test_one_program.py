@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import wrt
+from tests.jax._wrong_batch import doubled
 from wrt import d
 from wrt._backends.jax import later
 from wrt._backends.jax.kinds import RULES
-from wrt._planner import warm
-from wrt._run import planned
 
 
 def burgers(u):
@@ -33,31 +32,12 @@ def samples(x):
     return jnp.tanh(x @ w.astype(x.dtype))
 
 
-@jax.custom_batching.custom_vmap
-def twice(g):
-    return 2 * g
-
-
-@twice.def_vmap
-def wrong_in_a_batch(size, batched, g):
-    return 3 * g, batched[0]  # alone it doubles, in a batch it triples
-
-
-@jax.custom_vjp
-def doubled(x):
-    return 2 * x
-
-
-doubled.defvjp(lambda x: (2 * x, None), lambda _, g: (twice(g),))
-
 PROBLEMS = {"burgers": (burgers, (120,)), "brusselator": (brusselator, (2, 12, 12)), "samples": (samples, (16, 8))}
 
 
 @pytest.fixture(autouse=True)
-def planned_anew(monkeypatch):
-    warm.forget()
-    monkeypatch.setattr(planned, "QUICK", 0)
-    monkeypatch.setattr(later, "FEW", 0)  # compiled at once
+def compiled_at_once(monkeypatch, planned_from_the_start):
+    monkeypatch.setattr(later, "FEW", 0)
 
 
 def asked(t):

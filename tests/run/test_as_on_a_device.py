@@ -12,19 +12,14 @@ from wrt import d
 from wrt._backends.torch import arrays
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
-from wrt._planner import warm
 from wrt._run import planned
 
 
 @pytest.fixture(autouse=True)
-def on_a_device(monkeypatch):
+def on_a_device(monkeypatch, planned_from_the_start):
     monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
     monkeypatch.setattr(TorchArrays, "at_hand", lambda self, array: None)
     monkeypatch.setattr(arrays, "AT_HAND", 0)
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    warm.forget()
-    yield
-    warm.forget()
 
 
 def random(*shape):

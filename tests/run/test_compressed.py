@@ -7,16 +7,8 @@ import torch
 from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
 from wrt._backends.torch.sweep import TorchLinear
-from wrt._planner import warm
-from wrt._run import planned
 
-
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    warm.forget()
-    yield
-    warm.forget()
+pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
 
 STENCILS = ["burgers", "periodic", "five-point stencil, two species", "three convolutions", "max-pool", "strided"]

@@ -21,12 +21,7 @@ from wrt._run import factored, planned
 Tensor = torch.Tensor
 
 
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    warm.forget()
-    yield
-    warm.forget()
+pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
 
 def dense(m: int = 80, n: int = 90) -> tuple[Tensor, Tensor]:
@@ -145,12 +140,17 @@ def test_an_entry_that_went_to_the_wrong_row_is_found(name):
     assert "plan of last time was wrong" in answered_right(y, x)
 
 
-@pytest.mark.parametrize("k", range(6))
-def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
+def through_a_waist() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
     x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
     y = torch.sin(up @ torch.tanh(down @ x / 20))
+    return y, x
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
+    y, x = through_a_waist()
     right = planned.solve
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
     monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
@@ -160,10 +160,7 @@ def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
 @pytest.mark.parametrize("k", range(3))
 def test_wrong_columns_of_a_cut_are_found(monkeypatch, k):
     """They are pushed, and the pull that set the push up says of the probe what the engine says."""
-    generator = torch.Generator().manual_seed(0)
-    down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
-    x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
-    y = torch.sin(up @ torch.tanh(down @ x / 20))
+    y, x = through_a_waist()
     right = factored.columns_beside
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
 

@@ -6,16 +6,8 @@ import torch
 
 from tests.planner.problems import row_loop
 from wrt import d
-from wrt._planner import warm
-from wrt._run import planned
 
-
-@pytest.fixture(autouse=True)
-def cold(monkeypatch):
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    warm.forget()
-    yield
-    warm.forget()
+pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
 
 def asked(strays, n=400, dtype=torch.float64):

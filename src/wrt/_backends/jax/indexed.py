@@ -12,6 +12,7 @@ import numpy.typing as npt
 from jax.lax import GatherDimensionNumbers
 
 from wrt._backends.jax.interpreted import indexing
+from wrt._backends.jax.interpreted.shapes import places
 from wrt._backends.jax.kinds import Marked, Marks, NoRule, rule
 from wrt._core.index import Shape
 
@@ -68,9 +69,7 @@ def _written(op: Marked) -> Labels:
 
 def _part(op: Marked, sizes: Any, first: int) -> tuple[slice, ...]:
     """The slice of the first input that starts where the inputs from `first` on say."""
-    starts = [int(op.number(first + axis)) for axis in range(len(sizes))]
-    inside = [min(max(start, 0), n - size) for start, n, size in zip(starts, op.shapes[0], sizes, strict=True)]
-    return (slice(None), *(slice(start, start + size) for start, size in zip(inside, sizes, strict=True)))
+    return (slice(None), *places(op.shapes[0], sizes, [op.number(first + axis) for axis in range(len(sizes))]))
 
 
 @rule("dynamic_slice")

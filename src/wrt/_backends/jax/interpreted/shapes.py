@@ -41,15 +41,15 @@ def _slice(a: Array, start_indices: Sequence[int], limit_indices: Sequence[int],
     return a[tuple(slice(*bounds) for bounds in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-def _places(a: Array, sizes: Sequence[int], starts: Sequence[Array]) -> tuple[slice, ...]:
+def places(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Array]) -> tuple[slice, ...]:
     """Where a piece lies: a start beyond the edge is moved back, as JAX does."""
-    at = [max(0, min(int(start), n - size)) for start, n, size in zip(starts, a.shape, sizes, strict=True)]
+    at = [max(0, min(int(start), n - size)) for start, n, size in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
 
 
 def _updated(a: Array, piece: Array, *starts: Array) -> Array:
     whole = a.copy()
-    whole[_places(a, piece.shape, starts)] = piece
+    whole[places(a.shape, piece.shape, starts)] = piece
     return whole
 
 
@@ -100,7 +100,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "cummin": _running(np.minimum.accumulate),
     "cumprod": _running(np.multiply.accumulate),
     "cumsum": _running(np.add.accumulate),
-    "dynamic_slice": lambda a, *starts, slice_sizes: a[_places(a, slice_sizes, starts)],
+    "dynamic_slice": lambda a, *starts, slice_sizes: a[places(a.shape, slice_sizes, starts)],
     "dynamic_update_slice": _updated,
     "expand_dims": lambda a, dimensions: np.expand_dims(a, tuple(dimensions)),
     "iota": _iota,

@@ -31,6 +31,20 @@ class Sweeps:
         self.refused: set[str] = set()
         self.chunk = chunk
 
+    def together(self, seeds: Array, what: str) -> Array | None:
+        """(k, *y.shape) -> (k, n): a batch of seeds of all of y that will be pulled often, by the shortest way."""
+        count = seeds.shape[0]
+        size = self._size(count)
+        if count > size or not self._to_all_of_one or not hasattr(self.linear, "pull_at_once"):
+            return self.sweep(seeds, what, laid=True)
+        started = time.perf_counter()
+        try:
+            found: Array | None = self.linear.pull_at_once(seeds, trusted(self.ask.y))
+        except CannotBatch:  # other rungs are left
+            return self.sweep(seeds, what, laid=True)
+        self.report.steps.append(Step(what, "pull", self.linear.pull_rungs[0], count, 1, time.perf_counter() - started))
+        return found
+
     def sweep(
         self, weights: Array, what: str, way: Way = "pull", *, plain: bool = False, laid: bool = False
     ) -> Array | None:
@@ -101,8 +115,6 @@ class Sweeps:
 
     def _once(self, weights: Array, rung: str, way: Way, laid: bool) -> Array | None:
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
-        if laid and rung is self.linear.pull_rungs[0] and self._to_all_of_one and hasattr(self.linear, "pull_at_once"):
-            return self.linear.pull_at_once(weights, trusted(ask.y))
         count = arrays.shape(weights)[0]
         if way == "pull":
             return pull_columns(ask, self.linear, weights if laid else seed_of(ask, weights), rung)

@@ -5,26 +5,24 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import execute, imperative_grad
-from tensorflow.python.eager import record as tape_stack
+from tensorflow.python.eager import backprop, context, execute, imperative_grad
 from tensorflow.python.eager import tape as tape_lib
-from tensorflow.python.framework import constant_op, op_callbacks, ops, override_binary_operator
+from tensorflow.python.framework import op_callbacks, ops, override_binary_operator
 from tensorflow.python.util import traceback_utils
 
-from wrt._backends.tensorflow.standin import Switch, stand_in
+from wrt._backends.tensorflow.standin import Switch
 
-Noticed = AbstractContextManager[None]
 Tensor = Any  # tf.Tensor, or the handle of a variable
 Callback = Callable[..., None]
 
 EagerTensor = ops.EagerTensor
+executing_eagerly: Callable[[], bool] = context.executing_eagerly
 RESOURCE = tf.resource.as_datatype_enum
 FLOATS = frozenset(
     dtype.as_datatype_enum for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
@@ -213,6 +211,20 @@ def gives_the_same_again(op: str) -> bool:
     return known is not None and not known.is_stateful
 
 
+gradient_function: Callable[..., Any] = backprop._gradient_function
+"""What a tape calls for the gradient of each operation."""
+
+call_for_gradients: Callable[[Callable[..., Any]], None] = pywrap_tfe.TFE_Py_RegisterGradientFunction
+"""Have every tape call something else instead."""
+
+_GRADIENT_FILES = frozenset(f"tensorflow.python.ops.{name}_grad" for name in ("array", "math", "nn"))
+
+
+def gradient_is_tensorflows(op: str) -> bool:
+    """Whether an operation's gradient is the one that came with TensorFlow, and not put in its place by somebody."""
+    return getattr(ops._gradient_registry.lookup(op), "__module__", "") in _GRADIENT_FILES
+
+
 STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})
 """Operations that have a gradient function, which answers None whatever it is given."""
 
@@ -233,83 +245,6 @@ ERROR_HANDLER: str = traceback_utils.__file__
 EAGERLY = Switch(tf.config.functions_run_eagerly, tf.config.run_functions_eagerly, True)
 
 
-def reads_noticed(notice: Callable[[Tensor], None]) -> Noticed:
-    """Call `notice` for every tensor whose numbers leave TensorFlow through Python: numpy(), float(), __array__()."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def noticed(self: Any) -> Any:
-            notice(self)
-            return original(self)
-
-        return noticed
-
-    return stand_in(ops._EagerTensorBase, "_numpy", make)
-
-
-def custom_gradients_noticed(notice: Callable[[Sequence[Tensor]], None]) -> Noticed:
-    """Call `notice` with the inputs of every operation whose gradient is about to be recorded as a whole."""
-    return whole_gradients_noticed(lambda op, outputs, inputs, backward: notice(inputs))
-
-
-def whole_gradients_noticed(notice: Callable[..., None]) -> Noticed:
-    """Call `notice(name, outputs, inputs, backward)` for every gradient that is recorded as a whole."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
-            notice(op, outputs, inputs, rest[0] if rest else keywords.get("backward_function"))
-            return original(op, outputs, inputs, *rest, **keywords)
-
-        return noticed
-
-    return stand_in(tape_stack, "record_operation", make)
-
-
-def host_functions_noticed(notice: Callable[..., None]) -> Noticed:
-    """Call `notice(inputs, outputs)` for every Python function that is called with arrays: numpy_function."""
-    from tensorflow.python.ops import script_ops
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def noticed(func: Any, inp: Any, Tout: Any, *rest: Any, **keywords: Any) -> Any:
-            made = original(func, inp, Tout, *rest, **keywords)
-            notice(inp, made)
-            return made
-
-        return noticed
-
-    return stand_in(script_ops, "py_func_common", make)
-
-
-def arrays_noticed(notice: Callable[[Tensor], None]) -> Noticed:
-    """Call `notice` for every tensor that is made of a NumPy array."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
-            made = original(value, *rest, **keywords)
-            if isinstance(value, (np.ndarray, np.generic)):
-                notice(made)
-            return made
-
-        return noticed
-
-    return stand_in(constant_op, "convert_to_eager_tensor", make)
-
-
-@contextmanager
-def failures_noticed(notice: Callable[[], None]) -> Iterator[None]:
-    """Call `notice` when an operation raises, before the user's code can handle it."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def noticed(*arguments: Any, **keywords: Any) -> Any:
-            notice()
-            return original(*arguments, **keywords)
-
-        return noticed
-
-    kernels, checks = (ops, "raise_from_not_ok_status"), (traceback_utils, "_process_traceback_frames")
-    with stand_in(*kernels, make), stand_in(*checks, make):
-        yield
-
-
 def local_pull(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequence[Tensor], seeds: Sequence[Any]) -> list[Any]:
     """One operation's own gradient, as the tape would run it."""
     with tf.GradientTape(persistent=False, watch_accessed_variables=False) as tape:
@@ -326,8 +261,6 @@ def local_pull(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: Sequ
 
 def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) -> list[Any]:
     """One operation on other numbers."""
-    from tensorflow.python.eager import context
-
     pairs = zip(attributes[::2], attributes[1::2], strict=True)
     given = tuple(item for name, setting in pairs if setting is not None for item in (name, setting))
     found: list[Any] = execute.execute(op, outputs, list(inputs), given, context.context())

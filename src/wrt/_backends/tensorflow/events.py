@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow import compat, noticed
 from wrt._backends.tensorflow.standin import stand_in
 from wrt._core.finding import Finding
 from wrt._core.where import Spot, place, spot
@@ -69,8 +69,8 @@ def followed(notes: Notes, count: Callable[[], int], number: Callable[[Any], int
     """Stand in front of GradientTape and of custom gradients."""
     with ExitStack() as stack:
         stack.enter_context(_tapes(notes, count, number))
-        stack.enter_context(compat.whole_gradients_noticed(_custom(notes, count)))
-        stack.enter_context(compat.host_functions_noticed(_host(notes, count)))
+        stack.enter_context(noticed.whole_gradients(_custom(notes, count)))
+        stack.enter_context(noticed.host_functions(_host(notes, count)))
         yield
 
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from wrt._backends.tensorflow import compat, events
+from wrt._backends.tensorflow import compat, events, noticed
 from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import layers_named
@@ -66,9 +66,9 @@ class Recorder:
         recording = self.recording
         with ExitStack() as stack:
             stack.enter_context(compat.EAGERLY.held())
-            stack.enter_context(compat.reads_noticed(self._read))
-            stack.enter_context(compat.arrays_noticed(self._from_numpy))
-            stack.enter_context(compat.custom_gradients_noticed(self._custom))
+            stack.enter_context(noticed.reads(self._read))
+            stack.enter_context(noticed.arrays(self._from_numpy))
+            stack.enter_context(noticed.custom_gradients(self._custom))
             stack.enter_context(layers_named(self))
             stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
             stack.callback(compat.close_tape, recording.open())

@@ -17,7 +17,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow import compat, noticed
 
 LEFT = "(names are watched again when this goes)"
 
@@ -107,7 +107,7 @@ def rested() -> Iterator[Any]:
     resting = Resting(watch)
     settrace(resting.trace)
     try:
-        with compat.failures_noticed(resting.wake):
+        with noticed.failures(resting.wake):
             yield resting.trace
     finally:
         resting.open = False

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat, price
+from wrt._backends.tensorflow.gradients import LEAN
 from wrt._backends.tensorflow.refusals import engine
 from wrt._core.protocol import CannotBatch, TooFew
 from wrt._core.value import Value
@@ -73,7 +74,8 @@ class TapeLinear:
 
     def _pull_one(self, seed: Tensor) -> Pulled:
         try:
-            found = compat.pull(self.recording.tape, self.y.key.tensor, self.sources, seed)
+            with LEAN.held():
+                found = compat.pull(self.recording.tape, self.y.key.tensor, self.sources, seed)
         except (LookupError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
             raise engine(error) from error
         return _summed(self.groups, [_dense(gradient) for gradient in found])
@@ -109,7 +111,8 @@ class TapeLinear:
 
     def _push_one(self, gradients: Sequence[Tensor], column: Sequence[Tensor]) -> Tensor:
         try:
-            found = compat.pull_many(self._second, gradients, [self._seed], column)[0]
+            with LEAN.held():
+                found = compat.pull_many(self._second, gradients, [self._seed], column)[0]
         except Exception as error:
             raise CannotBatch(_first_line(error)) from error
         return tf.zeros_like(self._seed) if found is None else _dense(found)

@@ -6,7 +6,7 @@ Compiling takes tens to hundreds of milliseconds, whatever the size of the array
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -53,23 +53,33 @@ class Later:
         self.compiled = False
 
     def __call__(self, *given: Any) -> Any:
-        if self.compiled:
+        found = None if self.compiled else self.interpreted(given)
+        if found is None:
+            self.compiled = True
             return self._jitted(*given)
+        return found
+
+    def traced(self, given: Sequence[Any]) -> Any:
+        """The program before it is compiled."""
+        return self._jitted.trace(*given)
+
+    def interpreted(self, given: Sequence[Any]) -> Any | None:
+        """What NumPy gives, asked once more; None once a compiler is worth it, or where there is no rule for everything."""
         self.heat.asked += self._alone
-        return self._compiled(given) if self.heat.hot else self._interpreted(given)
+        if self.heat.hot:
+            return None
+        began = time.perf_counter()
+        found = self.evaluated(given)
+        self.heat.spent += time.perf_counter() - began
+        return found
 
-    def _compiled(self, given: tuple[Any, ...]) -> Any:
-        self.compiled = True
-        return self._jitted(*given)
-
-    def _interpreted(self, given: tuple[Any, ...]) -> Any:
-        traced = self._jitted.trace(*given)
+    def evaluated(self, given: Sequence[Any]) -> Any | None:
+        """What NumPy gives; None where it has no rule for everything, or would take longer than a compiler."""
+        traced = self.traced(given)
         program = traced.jaxpr
         leaves = jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
         if len(leaves) != len(program.jaxpr.invars) or not pays(program.jaxpr):
-            return self._compiled(given)
-        began = time.perf_counter()
+            return None
         with np.errstate(all="ignore"):  # what is not finite is looked at by whoever asked
             found = evaluate(program.jaxpr, program.consts, leaves)
-        self.heat.spent += time.perf_counter() - began
         return jax.tree.unflatten(traced.out_tree, found)

@@ -1,0 +1,125 @@
+"""A program in two halves: what depends on one of two things alone is done once, the rest whenever it is asked for.
+
+A sweep mixes x with seeds. The way from x to y depends on x alone, and the first linear operations that seeds meet on the
+seeds alone: only what depends on both has to run again when the same lines are swept again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from wrt._backends.jax import compat
+
+Array = Any
+NEITHER, ONE, OTHER = 0, 1, 2
+BOTH = ONE | OTHER
+
+SHAPED = frozenset({"broadcast_in_dim", "expand_dims", "reshape", "squeeze"})
+"""What is cheaper to do again than to keep: it only lays numbers out."""
+
+MOST = 2**26  # bytes that may be kept between the halves
+
+
+@dataclass(slots=True, eq=False)
+class Made:
+    """An array of the program: what it depends on, and the operation that makes it, None for what is given."""
+
+    aval: Any
+    depends: int
+    op: Operation | None = None
+
+
+class Operation(NamedTuple):
+    equation: Any
+    inputs: list[Any]
+    """`Made`, or a constant."""
+    outputs: list[Made]
+
+
+class Halves(NamedTuple):
+    first: Callable[..., list[Array]]
+    """Takes what the program takes; what it gives is kept."""
+    second: Callable[[list[Array]], Any]
+    """Takes that, and gives what the program gives."""
+
+
+def halves(traced: Any, depends: Sequence[int]) -> Halves | None:
+    """A traced program, each of whose flat arguments is, or depends on, ONE or OTHER; None where it is not worth it."""
+    closed = traced.jaxpr
+    if closed.effects:
+        return None
+    given = [Made(v.aval, d) for v, d in zip(closed.jaxpr.invars, depends, strict=True)]
+    operations: list[Operation] = []
+    results = _laid_out(closed.jaxpr, closed.consts, given, operations)
+    later = [op for op in operations if op.outputs[0].depends == BOTH]
+    kept, shaped = _between((*(one for op in later for one in op.inputs), *results))
+    if sum(math.prod(one.aval.shape) * one.aval.dtype.itemsize for one in kept) > MOST:
+        return None
+    before = [op for op in operations if op.outputs[0].depends != BOTH]
+
+    def first(*arguments: Any) -> list[Array]:
+        return _run(before, dict(zip(given, jax.tree.leaves(arguments), strict=True)), kept)
+
+    def second(held: list[Array]) -> Any:
+        return jax.tree.unflatten(traced.out_tree, _run([*shaped, *later], dict(zip(kept, held, strict=True)), results))
+
+    return Halves(jax.jit(first), jax.jit(second))
+
+
+def _laid_out(jaxpr: Any, consts: Sequence[Array], given: Sequence[Any], operations: list[Operation]) -> list[Any]:
+    """Every operation in order, those inside of calls too; what is returned are the results."""
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, compat.Literal) else known[atom]
+
+    for equation in jaxpr.eqns:
+        inputs = [read(atom) for atom in equation.invars]
+        if equation.primitive.name in compat.INLINED:
+            found: Sequence[Any] = _laid_out(*compat.sub_jaxpr(equation.params), inputs, operations)
+        else:
+            depends = NEITHER
+            for one in inputs:
+                depends |= one.depends if isinstance(one, Made) else NEITHER
+            found = [Made(v.aval, depends) for v in equation.outvars]
+            operations.append(Operation(equation, inputs, list(found)))
+            for one in found:
+                one.op = operations[-1]
+        known.update(zip(equation.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _between(read: Iterable[Any]) -> tuple[list[Made], list[Operation]]:
+    """What the second half reads of the first, and how it is laid out anew there."""
+    kept: dict[Made, None] = {}
+    shaped: dict[int, Operation] = {}
+
+    def want(one: Any) -> None:
+        if not isinstance(one, Made) or one.depends == BOTH or one in kept:
+            return
+        if one.op is None or one.op.equation.primitive.name not in SHAPED:
+            kept[one] = None
+        elif id(one.op) not in shaped:
+            for before in one.op.inputs:
+                want(before)
+            shaped[id(one.op)] = one.op
+
+    for one in read:
+        want(one)
+    return list(kept), list(shaped.values())
+
+
+def _run(operations: Sequence[Operation], known: dict[Made, Array], results: Sequence[Any]) -> list[Array]:
+    def read(one: Any) -> Array:
+        return known[one] if isinstance(one, Made) else one
+
+    for equation, inputs, outputs in operations:
+        with equation.ctx.manager:
+            found = compat.bind(equation.primitive, [read(one) for one in inputs], equation.params)
+        known.update(zip(outputs, found, strict=True))
+    return [read(one) for one in results]

@@ -98,11 +98,10 @@ class Compression:
         """
         start, steps = 0, np.zeros(len(self.box), dtype=np.int64)
         for table in self.places:
-            first = int(table.flat[0])
-            apart = [int(table.take(1, axis).flat[0]) - first if n > 1 else 0 for axis, n in enumerate(table.shape)]
-            if np.any(table != first + np.tensordot(apart, np.indices(table.shape), 1)):
+            apart = [_apart(table, axis) for axis in range(table.ndim)]
+            if None in apart:
                 return None
-            start, steps = start + first, steps + apart
+            start, steps = start + int(table.flat[0]), steps + np.array(apart, dtype=np.int64)
         return None if steps.min(initial=0) < 0 else (start, tuple(steps.tolist()))
 
     @property
@@ -116,6 +115,16 @@ class Compression:
         places = _total(self.places, self.box)
         slots = np.delete(np.arange(len(places)), self.free)
         return slots, places[slots]
+
+
+def _apart(table: Positions, axis: int) -> int | None:
+    """How far all neighbors along an axis are apart; None where they differ."""
+    if table.shape[axis] == 1:
+        return 0
+    lead = (slice(None),) * axis
+    away = table[(*lead, slice(1, None))] - table[(*lead, slice(None, -1))]
+    first = int(away.flat[0])
+    return first if (away == first).all() else None
 
 
 def _total(tables: Tables, shape: Shape) -> Positions:

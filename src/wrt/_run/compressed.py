@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.pattern import NOBODY
+from wrt._core.pattern import NOBODY, Tables
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
@@ -192,7 +192,7 @@ def sweep_compressed(
 def _swept(ask: Ask, plan: Compressed, sweeps: Sweeps, expected: Array | None) -> tuple[Array | None, Array | None]:
     """The passes, and what the engine says of the probe, by a pull of its own where nobody has asked for it yet."""
     if plan.way == "pull":
-        found = sweeps.sweep(seeds_of(ask, plan), "rows together")
+        found = sweeps.together(seed_of(ask, seeds_of(ask, plan)), "rows together")
     else:
         expected = sweeps.set_up_push(probe_of(ask)) if expected is None else expected
         found = sweeps.sweep(seeds_of(ask, plan), "columns together", "push")
@@ -238,15 +238,19 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
         return plan.kept["seeds"]
     arrays, compression = ask.y.record.backend.arrays, plan.compression
     like = ask.y if plan.way == "pull" else ask.x.values[0]
-    count = compression.count
-    if len(compression.colors) == 1:
-        lines = np.flatnonzero(compression.colors[0] != NOBODY)
-        spots = arrays.index(compression.colors[0].reshape(-1)[lines] * count + lines, like)
+    count, colors = compression.count, compression.colors
+    if len(colors) == 1:  # some lines may have no color
+        swept = np.flatnonzero(colors[0] != NOBODY)
+        tables: Tables = (colors[0].reshape(-1)[swept] * count + swept,)
     else:
-        along = np.arange(count).reshape(compression.lines)
-        spots = written_out(ask, (*(table * count for table in compression.colors), along), like)
-    ones = arrays.zeros(arrays.shape(spots), like) + 1
-    seeds = arrays.scatter((plan.compression.passes, count), spots, ones, like)
+        tables = (*(table * count for table in colors), np.arange(count).reshape(compression.lines))
+    if ask.accelerated:
+        spots = written_out(ask, tables, like)
+        seeds = arrays.scatter((compression.passes, count), spots, arrays.zeros(arrays.shape(spots), like) + 1, like)
+    else:
+        ones = np.zeros(compression.passes * count, dtype=np.float32)
+        ones[np.asarray(sum(tables))] = 1
+        seeds = arrays.from_numpy(ones.reshape(compression.passes, count), like)
     if plan.compression.passes * count * arrays.itemsize(like) < KEEP:
         plan.kept["seeds"] = seeds
     return seeds

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
@@ -32,14 +30,14 @@ class Sweeps:
         self.chunk = chunk
 
     def together(self, seeds: Array, what: str) -> Array | None:
-        """(k, *y.shape) -> (k, n): a batch of seeds of all of y that will be pulled often, by the shortest way."""
+        """(k, *y.shape) -> (k, n): a batch of seeds of all of y, by the shortest way."""
         count = seeds.shape[0]
-        size = self._size(count)
-        if count > size or not self._to_all_of_one or not hasattr(self.linear, "pull_at_once"):
+        at_once = getattr(self.linear, "pull_at_once", None)
+        if at_once is None or not FEW < count <= self._size(count) or not self._to_all_of_one:
             return self.sweep(seeds, what, laid=True)
         started = time.perf_counter()
         try:
-            found: Array | None = self.linear.pull_at_once(seeds, trusted(self.ask.y))
+            found: Array | None = at_once(seeds, trusted(self.ask.y))
         except CannotBatch:  # other rungs are left
             return self.sweep(seeds, what, laid=True)
         self.report.steps.append(Step(what, "pull", self.linear.pull_rungs[0], count, 1, time.perf_counter() - started))
@@ -78,10 +76,8 @@ class Sweeps:
     def rows(self, rows: Positions, what: str, *more: Array) -> Array | None:
         """Some rows of the question, (k, n), and after them what other weights (1, m) give."""
         arrays, ask = self.ask.y.record.backend.arrays, self.ask
-        spots = arrays.index(np.arange(len(rows)) * ask.m + rows, ask.y)
-        ones = arrays.zeros((len(rows),), ask.y) + 1
-        seeds = arrays.scatter((len(rows), ask.m), spots, ones, ask.y)
-        return self.sweep(arrays.concat([seeds, *more], 0), what)
+        seeds = arrays.one_hot(ask.y, rows if ask.rows.everything else ask.rows.positions[rows])
+        return self.together(arrays.concat([seeds, *(seed_of(ask, weights) for weights in more)], 0), what)
 
     def set_up_push(self, weights: Array) -> Array | None:
         """Prepare to push by a pull of these weights, kept differentiable: (1, n); None where the engine needs no such.

@@ -81,24 +81,20 @@ def _owners(
     across = of_x if way == "pull" else of_y
     owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
     held = np.zeros(repeat * across, dtype=bool)
-    spots_of = [_spots(link, offset, repeat, of_y, of_x, way) for offset in link.offsets]
-    for spots, lines in spots_of:
-        owner[spots] = lines
-        held[spots] = True
-    twice = np.count_nonzero(held) < sum(len(spots) for spots, _ in spots_of)  # by one line, perhaps
-    if twice and any(np.any(owner[spots] != lines) for spots, lines in spots_of):
+    rows, columns = _entries(link, of_y, of_x)
+    lines, spots = (rows, rows % repeat * across + columns) if way == "pull" else (columns, columns % repeat * across + rows)
+    owner[spots] = lines
+    held[spots] = True
+    if np.count_nonzero(held) < spots.size and np.any(owner[spots] != lines):  # twice, and not by one line
         return None
     return owner.reshape(repeat, across), held.reshape(repeat, across)
 
 
-def _spots(link: Link, offset: int, repeat: int, of_y: int, of_x: int, way: Way) -> tuple[Positions, Positions]:
-    """Where the entries at one offset of the window stand, flat, and the line of each."""
+def _entries(link: Link, of_y: int, of_x: int) -> tuple[Positions, Positions]:
+    """(indices of y, indices of x) that meet, offset by offset."""
     rows = np.arange(of_y)
-    columns = link.base(rows) + offset
+    columns = link.base(rows) + np.array(link.offsets)[:, None]  # (offsets, of_y)
     if link.wrap:
-        columns = columns % of_x
-    else:  # bases only grow: what is inside is one stretch
-        first, last = np.searchsorted(columns, (0, of_x))
-        rows, columns = rows[first:last], columns[first:last]
-    lines, other, across = (rows, columns, of_x) if way == "pull" else (columns, rows, of_y)
-    return (lines % repeat) * across + other, lines
+        return np.broadcast_to(rows, columns.shape), columns % of_x
+    inside = (columns >= 0) & (columns < of_x)
+    return (rows, columns) if inside.all() else (np.broadcast_to(rows, columns.shape)[inside], columns[inside])

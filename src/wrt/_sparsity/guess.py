@@ -20,7 +20,7 @@ ROUNDS = 3
 
 def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     """The tightest structure that explains the samples; None where no axis follows another."""
-    observed = int(samples.support.sum(1).max(initial=0))
+    observed = max(samples.counts, default=0)
     if not observed:
         return None
     best = relate(samples, y, x)
@@ -44,7 +44,7 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
 def _best_split(samples: Samples, best: Structure) -> Structure:
     """The tightest view with one more axis; the first one in which x follows every long axis of y will do."""
     better = best
-    observed = int(samples.support.sum(1).max())
+    observed = max(samples.counts)
     enough = CLOSE * observed
     for shapes in splits(best.y, best.x):
         tried = relate(samples, *shapes)

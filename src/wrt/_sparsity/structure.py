@@ -94,8 +94,9 @@ def _window(link: Link, index: Positions, length: int) -> tuple[Positions, npt.N
 
 def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
     """How axes relate if the shapes are these."""
-    alive = samples.support.any(1)
-    support = samples.support[alive].reshape(-1, *x)  # (s, *x)
+    alive = [sample for sample, count in enumerate(samples.counts) if count]
+    whole = len(alive) == len(samples.rows)
+    support = (samples.support if whole else samples.support[alive]).reshape(-1, *x)  # (s, *x)
     place = np.unravel_index(samples.rows[alive], y) if y else ()
     links: list[Link] = []
     kept: dict[int, Positions] = {}

@@ -11,7 +11,7 @@ import wrt
 from tests.jax._wrong_batch import doubled
 from wrt import d
 from wrt._backends.jax.later import FEW
-from wrt._run.fused import MOST
+from wrt._run.again import BLOCKS
 
 
 def test_a_wrong_batching_rule_is_found_and_the_plain_passes_answer():
@@ -87,4 +87,4 @@ def test_a_run_keeps_the_programs_of_a_few_questions_only():
     for x in t.inputs:
         for _ in range(FEW + 2):
             (d(t.output) / d(x)).value
-    assert len(t._one.asked_before) <= MOST
+    assert len(t._one.asked_before) <= BLOCKS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +18,9 @@ from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
-from wrt._run.row import plain_row, row_report
+from wrt._run.again import again
+from wrt._run.answer import Answer
+from wrt._run.row import plain_row
 from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Derivative:
         self._sides = sides
         self._entries = entries
         self._transposed = transposed
-        self._answer: execute.Answer | None = None
+        self._answer: Answer | None = None
         self._report: Report | None = None
         self._shared: tuple[SharedPass, int] | None = None
 
@@ -108,7 +110,7 @@ class Derivative:
         return self._shared is not None and self._shared[0].misses(self._shared[1])
 
     @property
-    def known(self) -> execute.Answer | None:
+    def known(self) -> Answer | None:
         """The answer, where it is there already, by this derivative's own passes or by those of its tree."""
         if self._answer is None and self.order == 1 and self._shared is not None and self._shared[0].ran:
             self._answer = self._shared[0].take(self._shared[1])
@@ -165,7 +167,15 @@ class Derivative:
         """Answer together with the other leaves of a tree."""
         self._shared = (shared, place)
 
-    def _answered(self) -> execute.Answer:
+    def _at_once(self) -> Answer | None:
+        """A question that was asked before, or one element of y: a hand-written line is the measure."""
+        if len(self._sides) > 1 or self._entries is not None or self._shared is not None:
+            return None
+        y, rows, side = self._y, self.rows, self._sides[0]
+        self._answer = again(y, rows, side) or (plain_row(y, rows, side) if rows.shape == () else None)
+        return self._answer
+
+    def _answered(self) -> Answer:
         if self._answer is None:
             try:
                 self._answer = self._asked()
@@ -174,22 +184,14 @@ class Derivative:
                 raise
         return self._answer
 
-    def _asked(self) -> execute.Answer:
+    def _asked(self) -> Answer:
         if self.order > 1:
             return further.answer(self._y, self.rows, self._sides)
         if self._entries is not None:
             return scattered(self.ask, self._entries, transposed=self._transposed)
-        if self._shared is None and self.rows.size == 1 and (row := self._row()) is not None:
-            return row
         shared, place = self._shared or (None, 0)
         together = None if shared is None else shared.take(place)
         return together or execute.answer(self.ask)
-
-    def _row(self) -> execute.Answer | None:
-        """One ordinary row, by the shortest way."""
-        side = self._sides[0]
-        row = plain_row(self._y, self.rows, side)
-        return None if row is None else execute.Answer(row[0], True, row[1] or partial(row_report, side))
 
     def _finding(self) -> Finding | None:
         """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
@@ -202,13 +204,13 @@ class Derivative:
     @property
     def value(self) -> Any:
         """The answer as a tensor of the framework, on x's device and in its dtype."""
-        answer = self._answer
-        if answer is None:
-            if self.rows.shape == () and len(self._sides) == 1 and self._entries is None and self._shared is None:
-                self._answer = answer = self._row()  # one element of y: a hand-written line is the measure
-            answer = answer or self._answered()
-        if answer.shaped is not None and not self._transposed and self._entries is None:
+        answer = self._answer or self._at_once()
+        if answer is not None and answer.shaped is not None and not self._transposed:
             return answer.shaped
+        with getattr(self._y.record, "outside", nullcontext)():
+            return self._shaped(self._answered())
+
+    def _shaped(self, answer: Answer) -> Any:
         found = answer.array
         arrays = self._y.record.backend.arrays
         if self._entries is not None:

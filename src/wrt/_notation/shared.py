@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wrt._core.ask import Ask
 from wrt._run import together
-from wrt._run.execute import Answer
+from wrt._run.answer import Answer
 
 
 class SharedPass:

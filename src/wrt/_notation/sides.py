@@ -12,9 +12,10 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, split
 from wrt._core.value import Part, Side
 from wrt._run import execute
+from wrt._run.answer import Answer
 
 
-def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> execute.Answer:
+def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
     """Entries here and there, flat: only the rows and columns that they touch are swept."""
     flat = entries.positions
     rows, columns = (flat % ask.m, flat // ask.m) if transposed else (flat // ask.n, flat % ask.n)

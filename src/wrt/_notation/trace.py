@@ -95,11 +95,12 @@ class Trace:
 
     def __init__(self, recordings: dict[str, Recording]) -> None:
         self._recordings = recordings
+        self._only = next(iter(recordings.values())) if len(recordings) == 1 else None
 
     @property
     def _one(self) -> Recording:
-        if len(self._recordings) == 1:
-            return next(iter(self._recordings.values()))
+        if self._only is not None:
+            return self._only
         used = [recording for recording in self._recordings.values() if len(recording.names)]
         return used[-1] if used else next(iter(self._recordings.values()))
 
@@ -324,6 +325,8 @@ def _held(f: Any) -> list[Any]:
 
 def _handles(recording: Recording, tree: Any) -> Any:
     """A container of the run with a handle in the place of every tensor."""
+    if type(tree) is Value:
+        return Handle(recording, tree)
     mapped = getattr(recording, "mapped", _map)  # a framework with containers of its own knows how to look into them
     return mapped(tree, partial(Handle, recording))
 

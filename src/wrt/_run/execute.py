@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 from wrt._core.ask import Ask
 from wrt._core.plan import Direct
@@ -14,57 +13,17 @@ from wrt._core.value import Side
 from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._run import repair
+from wrt._run.again import again
+from wrt._run.answer import Answer
 from wrt._run.at_once import AtOnce, trusted
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
-from wrt._run.fused import again, fused_block
+from wrt._run.fused import fused_block
 from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import current
 from wrt._run.planned import planned_block
-from wrt._run.row import plain_row, row_report
+from wrt._run.row import plain_row
 from wrt._run.unplanned import shown, unplanned
-
-
-class Answer:
-    """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran.
-
-    The report may be a function that writes it: most are never read. So may the array be, where `shaped`, the answer in
-    the shape of the question, is there already: another shape may take a copy.
-    """
-
-    __slots__ = ("_array", "_report", "connected", "shaped")
-
-    def __init__(
-        self,
-        array: Array | Callable[[], Array],
-        connected: bool,
-        report: Report | Callable[[], Report],
-        shaped: Array | None = None,
-    ) -> None:
-        self._array = array
-        self.connected = connected
-        self._report = report
-        self.shaped = shaped
-
-    @property
-    def array(self) -> Array:
-        if self.shaped is not None and callable(self._array):
-            self._array = self._array()
-        return self._array
-
-    @array.setter
-    def array(self, array: Array) -> None:
-        self._array, self.shaped = array, None
-
-    @property
-    def report(self) -> Report:
-        if not isinstance(self._report, Report):
-            self._report = self._report()
-        return self._report
-
-    @report.setter
-    def report(self, report: Report) -> None:
-        self._report = report
 
 
 def answer(ask: Ask) -> Answer:
@@ -82,16 +41,12 @@ def independent(ask: Ask, columns: int) -> Answer:
 def reached(ask: Ask) -> Answer | None:
     """The block that was asked for; None where nothing leads from x to y."""
     arrays = ask.y.record.backend.arrays
-    row = plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None
-    if row is not None:
-        return Answer(arrays.reshape(row[0], (1, ask.n)), True, row[1] or partial(row_report, ask.x))
+    known = again(ask.y, ask.rows, ask.x) or (plain_row(ask.y, ask.rows, ask.x) if ask.m == 1 else None)
+    if known is not None:
+        return known
     straight = unplanned(ask)
     if straight.found is not None:
         return _told(straight.found)
-    known = again(ask)
-    if known is not None:
-        flat = partial(arrays.reshape, known.found, (ask.m, ask.n))
-        return Answer(flat, True, known.report, shaped=known.found)
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)

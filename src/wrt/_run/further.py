@@ -11,12 +11,13 @@ from wrt._core.protocol import Array, Arrays
 from wrt._core.report import Report, Step
 from wrt._core.value import Side, Value
 from wrt._run import execute
+from wrt._run.answer import Answer
 from wrt._run.memory import refuse_too_large
 
 PIECE = 2**20
 
 
-def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer:
+def answer(y: Value, rows: Elements, sides: tuple[Side, ...]) -> Answer:
     """d(y)[rows] / d(x) / d(z) ...: (m, n1 * n2 * ...)."""
     found = reached(y, rows, sides) or execute.independent(Ask(y, rows, sides[0]), math.prod(s.size for s in sides))
     arrays = y.record.backend.arrays
@@ -41,7 +42,7 @@ def _zeros_are_right(ask: Ask, report: Report) -> None:
         execute.raise_unless_independent(ask)
 
 
-def reached(y: Value, rows: Elements, sides: tuple[Side, ...]) -> execute.Answer | None:
+def reached(y: Value, rows: Elements, sides: tuple[Side, ...]) -> Answer | None:
     """The derivative; None where y does not depend on the first side (of a gradient: a second derivative of zero)."""
     if len(sides) == 1:
         return execute.reached(Ask(y, rows, sides[0]))
@@ -77,7 +78,7 @@ def _gradients(ask: Ask, rest: Sequence[Side]) -> tuple[list[Value | None] | Non
 
 def _differentiate(
     ask: Ask, used: Side, gradients: list[Value | None], rest: tuple[Side, ...], columns: int, step: Step
-) -> execute.Answer:
+) -> Answer:
     arrays = ask.y.record.backend.arrays
     report = Report("direct", "the gradient is differentiated again", steps=[step])
     whole = None if len(used.parts) == 1 and used.parts[0].into is None else _zeros(ask, rest, columns)
@@ -90,7 +91,7 @@ def _differentiate(
             block = arrays.reshape(block, (ask.m, part.elements.size, columns))
             whole = block if whole is None else arrays.place(whole, (slice(None), into), block)
     whole = _zeros(ask, rest, columns) if whole is None else whole
-    return execute.Answer(arrays.reshape(whole, (ask.m, ask.n * columns)), True, report)
+    return Answer(arrays.reshape(whole, (ask.m, ask.n * columns)), True, report)
 
 
 def _zeros(ask: Ask, rest: tuple[Side, ...], columns: int) -> Array:

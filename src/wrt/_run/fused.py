@@ -1,7 +1,6 @@
 """A block in one call, for a backend that compiles it into one program.
 
-A question that was answered so is known again by its two tensors, and goes straight to its program: what lies between
-costs more than a small network.
+A question that was answered so goes straight to its program when it is asked again.
 """
 
 from __future__ import annotations
@@ -9,22 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from wrt._core.ask import Ask
 from wrt._core.plan import Compressed, Direct
 from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side
+from wrt._run.again import DENSE, Form, remember
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import certify
 from wrt._run.direct import Swept
-from wrt._run.options import DEFAULT, current
-
-Form = Literal["dense", "passes"]
-DENSE: Form = "dense"
-MOST = 8  # questions of a run whose programs, seeds and places are kept at hand
+from wrt._run.options import current
 
 
 class Known(NamedTuple):
@@ -43,13 +38,6 @@ class Known(NamedTuple):
         certificate = replace(self.certificate, probe=f"{self.certificate.probe}, when this was asked first,")
         step = replace(self.step, seconds=seconds)
         return Report(self.plan.strategy, self.plan.because, [step], certificate=certificate)
-
-
-class Again(NamedTuple):
-    """What the program of a question that was asked before gave, and how to tell of it."""
-
-    found: Any
-    report: Callable[[], Report]
 
 
 def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
@@ -72,41 +60,14 @@ def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept
         return None
     report.take(told)
     if run is not None:
-        remember(ask, DENSE, Known(plan, told.steps[0], told.certificate, run))
+        remember_block(ask, Known(plan, told.steps[0], told.certificate, run))
     return Swept(array, plan.way, True)
 
 
-def remember(ask: Ask, form: Form, known: Known) -> None:
-    """Answer it by the same program next time."""
-    before = getattr(ask.y.record, "asked_before", None)
-    if before is not None and ask.rows.everything and not ask.x.notes and current() is DEFAULT and ordinary(ask):
-        before[_key(ask, form)] = known
-        if len(before) > MOST:
-            del before[next(iter(before))]
-
-
-def again(ask: Ask, form: Form = DENSE) -> Again | None:
-    """The answer to a question that was answered in one call before, and how to tell of it; None for any other.
-
-    The program and its numbers are those that were proven, so the proof holds for what it returns.
-    """
-    before = getattr(ask.y.record, "asked_before", None)
-    if not before:
-        return None
-    known = before.get(_key(ask, form))
-    if known is None or current() is not DEFAULT or not (ask.rows.everything and _whole(ask.x)):
-        return None
-    began = time.perf_counter()
-    try:
-        found = known.run()
-    except Exception:  # no memory, an array that was given away: those who can tell are asked
-        del before[_key(ask, form)]
-        return None
-    return Again(found, partial(known.report, time.perf_counter() - began))
-
-
-def _key(ask: Ask, form: Form) -> tuple[Any, Any, Form]:
-    return ask.y.key, ask.x.parts[0].value.key, form
+def remember_block(ask: Ask, known: Known, form: Form = DENSE) -> None:
+    """Answer it by the same program next time, where all of y is asked about: its answer has the shape of both tensors."""
+    if ask.rows.shape == ask.y.shape and ask.x.shape == ask.x.parts[0].value.shape and ordinary(ask):
+        remember(ask.y, ask.rows, ask.x, known, form)
 
 
 def ordinary(ask: Ask) -> bool:

@@ -22,7 +22,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import signs
 from wrt._run.compressed import Passes, guess_tolerance, places_of
-from wrt._run.fused import Known, ordinary, remember
+from wrt._run.fused import Known, ordinary, remember_block
 from wrt._run.tally import IN_THE_BATCH
 
 Numbers = npt.NDArray[Any]
@@ -59,10 +59,10 @@ def sweep_program(
     steps = _steps(linear, plan, joined, time.perf_counter() - began)
     report.steps += steps
     if program.settled and places is not None:
-        remember(ask, "dense", Known(plan, steps[0], certificate, lambda: program.run()[2]))
+        remember_block(ask, Known(plan, steps[0], certificate, lambda: program.run()[2]))
     elif program.settled and not dense:
         again = lambda: Passes(ask, plan, _apart(ask, plan, program.run(), joined=joined)[0], certificate)
-        remember(ask, "passes", Known(plan, steps[0], certificate, again))
+        remember_block(ask, Known(plan, steps[0], certificate, again), "passes")
     whole = None if made[2] is None else ask.y.record.backend.arrays.reshape(made[2], (ask.m, ask.n))
     return Passes(ask, plan, numbers, certificate, whole=whole)
 

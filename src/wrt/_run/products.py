@@ -15,6 +15,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.choose import choose
 from wrt._run import execute, repair, same
+from wrt._run.again import again
 from wrt._run.at_once import trusted
 from wrt._run.certify import SEED, compare, passes_per_row, seed_of, tolerance
 from wrt._run.chunk import chunk_size
@@ -23,7 +24,6 @@ from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.compressed import Passes
 from wrt._run.direct import set_up, sweep_direct
 from wrt._run.factored import Factors
-from wrt._run.fused import again
 from wrt._run.heap import Heap
 from wrt._run.memory import SMALL, Growing, answer_bytes
 from wrt._run.options import current
@@ -270,10 +270,10 @@ def sparse(ask: Ask, report: Report) -> csr_array:
 
 def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
     """A compressed or factored answer; None where there is none, or where not all of it is finite."""
-    known = again(ask, "passes")
+    known = again(ask.y, ask.rows, ask.x, "passes")
     if known is not None:
-        report.take(known.report())
-        found: Passes = known.found
+        report.take(known.report)
+        found: Passes = known.shaped
         return found
     if not worth_planning(ask) or execute.is_identity(ask):
         return None

@@ -8,6 +8,7 @@ path at all) is left to `execute.py`.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
@@ -15,21 +16,21 @@ from wrt._core.protocol import Array
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side, Value
 from wrt._run import repair
+from wrt._run.again import ProvenRow, remember
+from wrt._run.answer import Answer
 from wrt._run.direct import set_up
 from wrt._run.memory import SMALL, refuse_too_large
 from wrt._run.options import DEFAULT, current
 
 ENGINE = Certificate("engine")
+ONE_BY_ONE = "one by one"
 FEW = SMALL // 16  # no number takes more bytes
 
 
-def plain_row(y: Value, rows: Elements, side: Side) -> tuple[Array, Report | None] | None:
-    """The row in x's own shape, or its elements as (1, n), and what ran; None where more has to be looked at.
-
-    The report is None where it is `row_report`: most are never read.
-    """
+def plain_row(y: Value, rows: Elements, side: Side) -> Answer | None:
+    """One row of y, proven by being one plain pass; None where more has to be looked at."""
     part = side.parts[0]
-    x = part.value
+    x, elements = part.value, part.elements
     if part.into is not None or part.component or len(side.parts) > 1 or x.record.backend is not y.record.backend:
         return None
     chosen = current()
@@ -38,36 +39,48 @@ def plain_row(y: Value, rows: Elements, side: Side) -> tuple[Array, Report | Non
     if chosen.memory is not None or math.prod(x.shape) > FEW:
         refuse_too_large(Ask(y, rows, side))
     quick = getattr(y.record, "row", None)
-    array, report = (quick(y, x, rows.first), None) if quick is not None else _pulled(y, x, rows, side)
-    elements = part.elements
+    array, rung = (quick(y, x, rows.first), ONE_BY_ONE) if quick is not None else _pulled(y, x, rows)
     if array is None or 0 in elements.shape:
         return None
     arrays = y.record.backend.arrays
-    if elements.shape is not elements.of and not elements.everything:
+    whole = elements.shape is elements.of or elements.everything
+    if not whole:
         array = arrays.take(arrays.reshape(array, (1, x.size)), elements.positions, 1)
-    told = getattr(y.record, "finite_row", None)
-    if (told is not None and told(array)) or arrays.all_finite(array):
-        return array, report
-    ask, report = Ask(y, rows, side), report or row_report(side)
-    linear = y.record.linear(y, (x,))
-    array = repair.non_finite(ask, linear, arrays.reshape(array, (1, ask.n)), "pull", report)
+    told = partial(row_report, side, rung)
+    if not arrays.all_finite(array):
+        return _repaired(Ask(y, rows, side), array, told())
+    if rows.shape != ():
+        return Answer(arrays.reshape(array, (1, side.size)), True, told)
+    bind = getattr(y.record, "row_again", None)
+    if bind is not None and (run := bind(y, x, rows.first, elements)) is not None:
+        remember(y, rows, side, ProvenRow(run, told))
+    if whole and elements.shape == x.shape:  # as it is, it has the shape of the question
+        return Answer(partial(arrays.reshape, array, (1, x.size)), True, told, array)
+    return Answer(arrays.reshape(array, (1, side.size)), True, told)
+
+
+def _repaired(ask: Ask, array: Array, report: Report) -> Answer:
+    """A row in which something is not finite."""
+    linear = ask.y.record.linear(ask.y, ask.x.values)
+    flat = ask.y.record.backend.arrays.reshape(array, (1, ask.n))
+    array = repair.non_finite(ask, linear, flat, "pull", report)
     report.steps.extend(set_up(linear))
-    return array, report
+    return Answer(array, True, report)
 
 
-def _pulled(y: Value, x: Value, rows: Elements, side: Side) -> tuple[Array | None, Report | None]:
-    """What one pass gives for all of x, where the record knows no quicker way."""
+def _pulled(y: Value, x: Value, rows: Elements) -> tuple[Array | None, str]:
+    """What one pass gives for all of x, where the record knows no quicker way, and on which rung."""
     record = y.record
     arrays = record.backend.arrays
     if arrays.is_complex(y) or arrays.is_complex(x) or record.same(y, x):
-        return None, None
+        return None, ""
     if not record.has_history(y) or not record.has_history(x):
-        return None, None
+        return None, ""
     linear = record.linear(y, (x,))
     (array,) = linear.pull(arrays.one_hot(y, rows.positions), linear.pull_rungs[-1])
-    return array, row_report(side, linear.pull_rungs[-1])
+    return array, linear.pull_rungs[-1]
 
 
-def row_report(side: Side, rung: str = "one by one") -> Report:
+def row_report(side: Side, rung: str) -> Report:
     """What ran for a plain row."""
     return Report("direct", "one row is one pass", [Step("rows", "pull", rung, 1, 1)], [], list(side.notes), ENGINE)

@@ -13,9 +13,9 @@ from wrt._core.ask import Ask
 from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side
+from wrt._run.answer import Answer
 from wrt._run.certify import SEED, compare
 from wrt._run.chunk import chunk_size
-from wrt._run.execute import Answer
 from wrt._run.memory import SMALL, answer_bytes, free
 from wrt._run.options import current
 from wrt._run.row import ENGINE

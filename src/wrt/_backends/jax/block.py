@@ -6,6 +6,7 @@ out of one call, which can be made again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from wrt._backends.jax.later import Later
 from wrt._backends.jax.refusals import said
 from wrt._backends.jax.seeds import written_out
 from wrt._backends.jax.segment import adjoint
-from wrt._core.index import Positions, Shape
+from wrt._core.index import Elements, Positions, Shape
 from wrt._core.pattern import Way
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Array = Any
 
 MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
-MOST_POSITIONS = 4096  # that are kept on the device, and known for a finite row
+MOST_POSITIONS = 4096  # that are kept on the device
 
 
 class Blocks:
@@ -61,8 +62,7 @@ class Blocks:
     def _by_rows(self, rows: Positions | None) -> tuple[Later, Sequence[Any]]:
         leaves, structure = _laid_open(self.linear)
         y = self.linear.y
-        places = jax.device_put(np.arange(y.size) if rows is None else rows)
-        return _rows(structure, y.shape, y.dtype, rows is None), (places, *leaves)
+        return _rows(structure, y.shape, y.dtype), (jax.device_put(rows), *leaves)
 
     def _by_columns(self, rows: Positions | None) -> tuple[Later, Sequence[Any]]:
         return _columns(self.linear.segment.template), jax.device_put((rows, *self.linear.numbers()))
@@ -77,25 +77,30 @@ def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
 class Row:
     """One row of the Jacobian, by the engine's own unbatched pull: one call for each position."""
 
-    __slots__ = ("_finite", "_places", "leaves", "program")
+    __slots__ = ("_places", "leaves", "program")
 
     def __init__(self, linear: JaxLinear) -> None:
         self.leaves, structure = _laid_open(linear)
         self.program = _row(structure, linear.y.shape, linear.y.dtype)
-        self._finite: set[int] = set()
         self._places: dict[int, Array] = {}
 
-    def __call__(self, position: int) -> tuple[Array, Callable[[], bool]]:
-        """In x's own shape; and whether all of it is finite, for which the host must wait."""
+    def __call__(self, position: int) -> Array:
+        """In x's own shape."""
         try:
-            found, finite = self.program(self._place(position), *self.leaves)
+            found = self.program(self._place(position), *self.leaves)
         except Exception as error:
             raise said(error) from error
+        return found if self.program.compiled else jax.device_put(found)
+
+    def again(self, position: int, elements: Elements) -> Callable[[], Array] | None:
+        """The call that gives these elements of a row; None while it is not compiled yet: it will round otherwise."""
         if not self.program.compiled:
-            return jax.device_put(found), finite.item
-        if position in self._finite:  # the same program on the same numbers
-            return found, always
-        return found, partial(self._fetched, position, finite)
+            return None
+        row = partial(self.program, self._place(position), *self.leaves)
+        if elements.shape == elements.of and elements.everything:
+            return row
+        there = jax.device_put(elements.positions.astype(np.int32).reshape(elements.shape))
+        return lambda: _picked(row(), there)
 
     def _place(self, position: int) -> Array:
         """The position where the program runs: sending a number there takes longer than most rows."""
@@ -106,34 +111,30 @@ class Row:
                 self._places[position] = found
         return found
 
-    def _fetched(self, position: int, finite: Array) -> bool:
-        verdict = bool(np.asarray(finite))
-        if verdict and len(self._finite) < MOST_POSITIONS:
-            self._finite.add(position)
-        return verdict
 
-
-def always() -> bool:
-    return True
+@jax.jit
+def _picked(row: Array, there: Array) -> Array:
+    return row.reshape(-1).at[there].get(mode="promise_in_bounds")
 
 
 @lru_cache(maxsize=256)
 def _row(structure: Any, shape: Shape, dtype: Any) -> Later:
-    def program(place: Array, *leaves: Array) -> tuple[Array, Array]:
+    def program(place: Array, *leaves: Array) -> Array:
         (found,) = adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))
-        return found, jnp.isfinite(found).all()
+        return found
 
     return Later(program)
 
 
 @lru_cache(maxsize=256)
-def _rows(structure: Any, shape: Shape, dtype: Any, everything: bool) -> Later:
-    """The rows at some places, from what a pull keeps."""
+def _rows(structure: Any, shape: Shape, dtype: Any) -> Later:
+    """The rows at some places, or all of them in y's own shape, from what a pull keeps."""
 
-    def program(places: Array, *leaves: Array) -> Array:
+    def program(places: Array | None, *leaves: Array) -> Array:
         pull = jax.tree.unflatten(structure, leaves)
-        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(places)
-        return block.reshape(*shape, *block.shape[1:]) if everything else block
+        chosen = jnp.arange(math.prod(shape)) if places is None else places
+        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(chosen)
+        return block.reshape(*shape, *block.shape[1:]) if places is None else block
 
     return Later(program)
 
@@ -149,6 +150,7 @@ def _columns(template: Template) -> Later:
             return jax.jvp(lambda x: template([x], others), (x,), (written_out(place, x.shape, x.dtype),))[1]
 
         columns = jax.vmap(column)(jnp.arange(x.size)).astype(x.dtype)  # (n, *y.shape)
+        columns = jax.lax.optimization_barrier(columns)  # or the last product is made turned around, several times slower
         if places is not None:
             return columns.reshape(x.size, -1)[:, places].T
         return jnp.moveaxis(columns, 0, -1).reshape(*columns.shape[1:], *x.shape)

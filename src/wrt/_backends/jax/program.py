@@ -22,10 +22,10 @@ class Var:
     aval: Any
     op: Op | None = None
     output: int = 0
+    differentiable: bool = field(init=False)
 
-    @property
-    def differentiable(self) -> bool:
-        return compat.is_differentiable(self.aval.dtype)
+    def __post_init__(self) -> None:
+        self.differentiable = compat.is_differentiable(self.aval.dtype)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 
 from wrt._backends.jax import compat, cuts
 from wrt._backends.jax.bare import BareRecord
-from wrt._backends.jax.block import Row, always
+from wrt._backends.jax.block import Row
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
@@ -53,7 +53,6 @@ class JaxRecord:
         self._values: dict[Var, Value] = {}
         self._asked_before: dict[Any, Any] = {}
         self._rows: dict[tuple[Var, Var], Row | None] = {}
-        self._latest: tuple[Any, Callable[[], bool]] = (None, always)
         self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
@@ -216,16 +215,16 @@ class JaxRecord:
         return self.value_of(versions[k]), Elements.all(value.shape)
 
     def side(self, value: Value, elements: Elements) -> Side:
-        value = self._own(value)
-        buffer = self.buffer(self.inside.settled(value))
+        if value.record is not self:
+            value = self._own(value)
+        var = value.key
+        buffer = self._buffers[var] if var in self._buffers else self.buffer(self.inside.settled(value))
         if buffer is None:
             return Side(elements.shape, (Part(value, elements),))
         return buffer.side(value, elements)
 
     def _own(self, value: Value) -> Value:
         """The Value of this run that a bare array was."""
-        if value.record is self:
-            return value
         found = self.find(value.key)
         if found is None:
             raise NotRecorded(
@@ -241,7 +240,7 @@ class JaxRecord:
         return y.key is x.key
 
     def has_history(self, value: Value) -> bool:
-        return value.record is self and bool(value.key.differentiable)
+        return value.record is self and value.key.differentiable
 
     def ready(self, y: Value, x: Side) -> None:
         for value in (y, *x.values):
@@ -251,7 +250,7 @@ class JaxRecord:
                     "whole numbers, booleans and random keys have no derivative; the path ends where they were made",
                     "ask for the floating-point array it was computed from, for example the embedding of token ids",
                 )
-        if self.wide != bool(jax.config.jax_enable_x64):
+        if not self._as_recorded:
             raise EngineRefused(
                 f"this run was recorded with 64-bit numbers {'on' if self.wide else 'off'}",
                 f"jax_enable_x64 is {'off' if self.wide else 'on'} now, and the operations would round differently",
@@ -260,8 +259,13 @@ class JaxRecord:
 
     @property
     def asked_before(self) -> dict[Any, Any]:
-        """Questions that one compiled program answers, see `_run/fused.py`; none while numbers have another width."""
-        return self._asked_before if self.wide == jax.config.jax_enable_x64 else {}
+        """Questions that one compiled program answers, see `_run/again.py`; none while things are not as they were."""
+        return self._asked_before if self.wide == compat.X64.value and not compat.transforming() else {}
+
+    @property
+    def _as_recorded(self) -> bool:
+        """Whether numbers have the width that they had."""
+        return self.wide == compat.X64.value
 
     def linear(self, y: Value, xs: Sequence[Value]) -> JaxLinear:
         key = (id(self.inside.settled(y)), *(id(self.inside.settled(x)) for x in xs))
@@ -283,21 +287,24 @@ class JaxRecord:
         heavy = compat.CONTROL | {"conv_general_dilated"}
         return None if len(ops) > FEW or any(op.name in heavy for op in ops) else len(ops)
 
+    def outside(self) -> AbstractContextManager[None]:
+        """Inside, things are computed for real: a question about this run is no part of a function being transformed."""
+        return compat.outside() if compat.transforming() else nullcontext()
+
     def row(self, y: Value, x: Value, position: int) -> Any:
         """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
+        if not self._as_recorded or compat.transforming():
+            return None
         key = (y.key, x.key)
         if key not in self._rows:
             self._rows[key] = self._row(y, x)
         known = self._rows[key]
-        if known is None or self.wide != jax.config.jax_enable_x64:
-            return None
-        self._latest = known(position)
-        return self._latest[0]
+        return None if known is None else known(position)
 
-    def finite_row(self, row: Any) -> bool:
-        """Whether a row, the one that was made last, is known to be finite: its program told so."""
-        made, finite = self._latest
-        return made is row and finite()
+    def row_again(self, y: Value, x: Value, position: int, elements: Elements) -> Callable[[], Any] | None:
+        """The call that gives these elements of a row once more, see `_run/again.py`; None where there is none yet."""
+        known = self._rows[y.key, x.key]
+        return None if known is None else known.again(position, elements)
 
     def _row(self, y: Value, x: Value) -> Row | None:
         arrays = self.backend.arrays

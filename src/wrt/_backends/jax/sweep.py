@@ -114,7 +114,7 @@ class JaxLinear:
 
     def linearized(self) -> Any:
         if self._pull is None:
-            with in_our_words():
+            with in_our_words(), self.record.outside():
                 self._pull = self.compiled.linearize(*self.numbers())
         return self._pull
 

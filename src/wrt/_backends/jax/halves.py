@@ -16,8 +16,9 @@ import jax
 from wrt._backends.jax import compat
 
 Array = Any
-NEITHER, ONE, OTHER = 0, 1, 2
+CONSTANT, NEITHER, ONE, OTHER = 0, 1, 2, 4
 BOTH = ONE | OTHER
+"""What an array depends on; NEITHER stands for arguments that are neither, a CONSTANT is written in the program."""
 
 SHAPED = frozenset({"broadcast_in_dim", "expand_dims", "reshape", "squeeze"})
 """What is cheaper to do again than to keep: it only lays numbers out."""
@@ -56,11 +57,11 @@ def halves(traced: Any, depends: Sequence[int]) -> Halves | None:
     given = [Made(v.aval, d) for v, d in zip(closed.jaxpr.invars, depends, strict=True)]
     operations: list[Operation] = []
     results = _laid_out(closed.jaxpr, closed.consts, given, operations)
-    later = [op for op in operations if op.outputs[0].depends == BOTH]
+    later = [op for op in operations if op.outputs[0].depends & BOTH == BOTH]
     kept, shaped = _between((*(one for op in later for one in op.inputs), *results))
     if sum(math.prod(one.aval.shape) * one.aval.dtype.itemsize for one in kept) > MOST:
         return None
-    before = [op for op in operations if op.outputs[0].depends != BOTH]
+    before = [op for op in operations if op.outputs[0].depends & BOTH != BOTH]
 
     def first(*arguments: Any) -> list[Array]:
         return _run(before, dict(zip(given, jax.tree.leaves(arguments), strict=True)), kept)
@@ -83,9 +84,9 @@ def _laid_out(jaxpr: Any, consts: Sequence[Array], given: Sequence[Any], operati
         if equation.primitive.name in compat.INLINED:
             found: Sequence[Any] = _laid_out(*compat.sub_jaxpr(equation.params), inputs, operations)
         else:
-            depends = NEITHER
+            depends = CONSTANT
             for one in inputs:
-                depends |= one.depends if isinstance(one, Made) else NEITHER
+                depends |= one.depends if isinstance(one, Made) else CONSTANT
             found = [Made(v.aval, depends) for v in equation.outvars]
             operations.append(Operation(equation, inputs, list(found)))
             for one in found:
@@ -100,9 +101,10 @@ def _between(read: Iterable[Any]) -> tuple[list[Made], list[Operation]]:
     shaped: dict[int, Operation] = {}
 
     def want(one: Any) -> None:
-        if not isinstance(one, Made) or one.depends == BOTH or one in kept:
+        if not isinstance(one, Made) or one.depends & BOTH == BOTH or one in kept:
             return
-        if one.op is None or one.op.equation.primitive.name not in SHAPED:
+        known = one.depends == CONSTANT  # a compiler does more with numbers that it knows
+        if one.op is None or not (known or one.op.equation.primitive.name in SHAPED):
             kept[one] = None
         elif id(one.op) not in shaped:
             for before in one.op.inputs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
@@ -38,13 +39,13 @@ def plain_row(y: Value, rows: Elements, side: Side) -> Answer | None:
         return None
     if chosen.memory is not None or math.prod(x.shape) > FEW:
         refuse_too_large(Ask(y, rows, side))
-    quick = getattr(y.record, "row", None)
-    array, rung = (quick(y, x, rows.first), ONE_BY_ONE) if quick is not None else _pulled(y, x, rows)
+    single = elements.shape == () and x.shape != () and hasattr(y.record, "element")
+    array, rung = _swept(y, x, rows, elements.first if single else None)
     if array is None or 0 in elements.shape:
         return None
     arrays = y.record.backend.arrays
-    whole = elements.shape is elements.of or elements.everything
-    if not whole:
+    ready = single or elements.shape is elements.of or elements.everything
+    if not ready:
         array = arrays.take(arrays.reshape(array, (1, x.size)), elements.positions, 1)
     told = partial(row_report, side, rung)
     if not arrays.all_finite(array):
@@ -54,8 +55,8 @@ def plain_row(y: Value, rows: Elements, side: Side) -> Answer | None:
     bind = getattr(y.record, "row_again", None)
     if bind is not None and (run := bind(y, x, rows.first, elements)) is not None:
         remember(y, rows, side, ProvenRow(run, told))
-    if whole and elements.shape == x.shape:  # as it is, it has the shape of the question
-        return Answer(partial(arrays.reshape, array, (1, x.size)), True, told, array)
+    if single or (ready and elements.shape == x.shape):  # as it is, it has the shape of the question
+        return Answer(partial(arrays.reshape, array, (1, side.size)), True, told, array)
     return Answer(arrays.reshape(array, (1, side.size)), True, told)
 
 
@@ -68,9 +69,14 @@ def _repaired(ask: Ask, array: Array, report: Report) -> Answer:
     return Answer(array, True, report)
 
 
-def _pulled(y: Value, x: Value, rows: Elements) -> tuple[Array | None, str]:
-    """What one pass gives for all of x, where the record knows no quicker way, and on which rung."""
-    record = y.record
+def _swept(y: Value, x: Value, rows: Elements, there: int | None) -> tuple[Array | None, str]:
+    """What one pass gives for all of x, or for its element `there`, and on which rung."""
+    record: Any = y.record
+    if there is not None:
+        return record.element(y, x, rows.first, there), ONE_BY_ONE
+    quick = getattr(record, "row", None)
+    if quick is not None:
+        return quick(y, x, rows.first), ONE_BY_ONE
     arrays = record.backend.arrays
     if arrays.is_complex(y) or arrays.is_complex(x) or record.same(y, x):
         return None, ""

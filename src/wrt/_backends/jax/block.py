@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -47,7 +47,7 @@ class Blocks:
             return None
         try:
             program, given = self._by_rows(rows) if way == "pull" else self._by_columns(rows)
-            return program(*given), partial(program, *given) if program.compiled else None
+            return program(*given), program.bound(*given) if program.compiled else None
         except Exception:  # an operation without a rule for batches: other ways are left
             return None
 
@@ -75,29 +75,41 @@ def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
 
 
 class Row:
-    """One row of the Jacobian, by the engine's own unbatched pull: one call for each position."""
+    """One row of the Jacobian, or one element of it, by the engine's own unbatched pull: one call for each position."""
 
-    __slots__ = ("_places", "leaves", "program")
+    __slots__ = ("_element", "_places", "_row", "leaves")
 
     def __init__(self, linear: JaxLinear) -> None:
         self.leaves, structure = _laid_open(linear)
-        self.program = _row(structure, linear.y.shape, linear.y.dtype)
+        self._row = _row(structure, linear.y.shape, linear.y.dtype)
+        self._element = _element(structure, linear.y.shape, linear.y.dtype)
         self._places: dict[int, Array] = {}
 
     def __call__(self, position: int) -> Array:
         """In x's own shape."""
+        return self._called(self._row, position)
+
+    def element(self, position: int, there: int) -> Array:
+        """The element of the row at a flat position of x."""
+        return self._called(self._element, position, there)
+
+    def _called(self, program: Later, *places: int) -> Array:
         try:
-            found = self.program(self._place(position), *self.leaves)
+            found = program(*map(self._place, places), *self.leaves)
         except Exception as error:
             raise said(error) from error
-        return found if self.program.compiled else jax.device_put(found)
+        return found if program.compiled else jax.device_put(found)
 
     def again(self, position: int, elements: Elements) -> Callable[[], Array] | None:
         """The call that gives these elements of a row; None while it is not compiled yet: it will round otherwise."""
-        if not self.program.compiled:
+        place, whole = self._place(position), elements.shape == elements.of and elements.everything
+        if elements.shape == () and not whole:
+            one = self._element
+            return one.bound(place, self._place(elements.first), *self.leaves) if one.compiled else None
+        if not self._row.compiled:
             return None
-        row = partial(self.program, self._place(position), *self.leaves)
-        if elements.shape == elements.of and elements.everything:
+        row = self._row.bound(place, *self.leaves)
+        if whole:
             return row
         there = jax.device_put(elements.positions.astype(np.int32).reshape(elements.shape))
         return lambda: _picked(row(), there)
@@ -122,6 +134,15 @@ def _row(structure: Any, shape: Shape, dtype: Any) -> Later:
     def program(place: Array, *leaves: Array) -> Array:
         (found,) = adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))
         return found
+
+    return Later(program)
+
+
+@lru_cache(maxsize=256)
+def _element(structure: Any, shape: Shape, dtype: Any) -> Later:
+    def program(place: Array, there: Array, *leaves: Array) -> Array:
+        (found,) = adjoint(jax.tree.unflatten(structure, leaves), written_out(place, shape, dtype))
+        return jax.lax.dynamic_index_in_dim(found.reshape(-1), there, keepdims=False)
 
     return Later(program)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,6 +59,10 @@ class Later:
             self.compiled = True
             return self._jitted(*given)
         return found
+
+    def bound(self, *given: Any) -> Callable[[], Any]:
+        """The compiled program and what it is given, as one call of JAX's own."""
+        return partial(self._jitted, *given)
 
     def traced(self, given: Sequence[Any]) -> Any:
         """The program before it is compiled."""

@@ -51,6 +51,7 @@ class JaxRecord:
         self.inside = Inside(self)
         self.wide = bool(jax.config.jax_enable_x64)
         self._values: dict[Var, Value] = {}
+        self._sides: dict[Value, Side] = {}
         self._asked_before: dict[Any, Any] = {}
         self._rows: dict[tuple[Var, Var], Row | None] = {}
         self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
@@ -215,13 +216,17 @@ class JaxRecord:
         return self.value_of(versions[k]), Elements.all(value.shape)
 
     def side(self, value: Value, elements: Elements) -> Side:
+        if elements.shape is elements.of and (known := self._sides.get(value)) is not None:
+            return known
         if value.record is not self:
             value = self._own(value)
-        var = value.key
-        buffer = self._buffers[var] if var in self._buffers else self.buffer(self.inside.settled(value))
-        if buffer is None:
-            return Side(elements.shape, (Part(value, elements),))
-        return buffer.side(value, elements)
+        buffer = self.buffer(self.inside.settled(value))
+        if buffer is not None:
+            return buffer.side(value, elements)
+        side = Side(elements.shape, (Part(value, elements),))
+        if elements.shape is elements.of and self._values.get(value.key) is value:
+            self._sides[value] = side  # all of a Value of this run, which is what most questions are about
+        return side
 
     def _own(self, value: Value) -> Value:
         """The Value of this run that a bare array was."""
@@ -293,13 +298,21 @@ class JaxRecord:
 
     def row(self, y: Value, x: Value, position: int) -> Any:
         """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
+        known = self._known_row(y, x)
+        return None if known is None else known(position)
+
+    def element(self, y: Value, x: Value, position: int, there: int) -> Any:
+        """One element of y with respect to one of x; None where more has to be looked at."""
+        known = self._known_row(y, x)
+        return None if known is None else known.element(position, there)
+
+    def _known_row(self, y: Value, x: Value) -> Row | None:
         if not self._as_recorded or compat.transforming():
             return None
         key = (y.key, x.key)
         if key not in self._rows:
             self._rows[key] = self._row(y, x)
-        known = self._rows[key]
-        return None if known is None else known(position)
+        return self._rows[key]
 
     def row_again(self, y: Value, x: Value, position: int, elements: Elements) -> Callable[[], Any] | None:
         """The call that gives these elements of a row once more, see `_run/again.py`; None where there is none yet."""

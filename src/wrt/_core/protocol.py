@@ -29,7 +29,11 @@ class CannotBatch(Exception):
     """This rung of the ladder cannot do it; the next one is tried, and `explain()` says so."""
 
 
-class TooFew(CannotBatch):
+class NotForThis(CannotBatch):
+    """The next rung is the right one here, and there is nothing to tell about it."""
+
+
+class TooFew(NotForThis):
     """So few are swept faster on the next rung; a larger batch is welcome here."""
 
 

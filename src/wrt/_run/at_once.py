@@ -20,6 +20,7 @@ from wrt._planner.strategies.direct import direct
 from wrt._run.certify import signs, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.options import DEFAULT, current
+from wrt._run.tally import ALONE as ALONE
 from wrt._run.tally import IN_THE_BATCH, SETTING_UP
 
 SMALLEST = 0.5
@@ -31,7 +32,6 @@ FREE = 2**22
 """Numbers in a batch that a device handles while the next operation is still being started."""
 
 FROM_WEIGHTS = "rows, starting as the weights of the last layer"
-ALONE = "by one unbatched pull"
 
 
 class AtOnce:
@@ -68,19 +68,24 @@ class AtOnce:
                 if self.joined
                 else Step("certificate", "pull", "one by one", 1, 1),
             ]
-        else:
+        elif self.joined:
             report.steps = [
                 Step("columns", "push", "double backward", ask.n, 1, self.seconds),
                 Step("set-up of the push", "pull", "kept differentiable", 1, 1),
+            ]
+        else:
+            report.steps = [
+                Step("columns", "push", "forward, by rules", ask.n, 1, self.seconds),
+                Step("certificate", "pull", "one by one", 1, 1),
             ]
         report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=self._probe)
         return report
 
     @property
     def _probe(self) -> str:
-        if self.way == "push":
-            return SETTING_UP
-        return IN_THE_BATCH if self.joined else ALONE
+        if not self.joined:
+            return ALONE
+        return SETTING_UP if self.way == "push" else IN_THE_BATCH
 
 
 def from_weights_because(ask: Ask) -> str:
@@ -123,7 +128,10 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
 
 
 class Found(NamedTuple):
-    """A block, how far a probe of it is off, the size of its entries; `joined`: the probe was one more row of the batch."""
+    """A block, how far a probe of it is off, and the size of its entries.
+
+    `joined`: the probe took no pull of its own. It was one more row of the batch, or it set the push up.
+    """
 
     array: Array
     residual: float
@@ -153,15 +161,16 @@ def all_rows(ask: Ask) -> Rows | None:
 
 
 class Columns(NamedTuple):
-    """The columns of a tensor between y and x, (m, k), and what the pull that set them up says of a probe of J, (1, n)."""
+    """The columns of a tensor between y and x, (m, k), and what an unbatched pull says of a probe of J, (1, n)."""
 
     array: Array
     expected: Array
     steps: list[Step]
+    probe: str
 
 
 def columns_beside(ask: Ask, waist: Value) -> Columns | None:
-    """How y follows from a tensor on its way from x, by pushes that are set up by the probe of the whole question.
+    """How y follows from a tensor on its way from x, by pushes; beside them a pull of the probe of the whole question.
 
     None where there are no fewer of them than rows, where they do not go in one call, or where they are refused.
     """
@@ -178,9 +187,13 @@ def columns_beside(ask: Ask, waist: Value) -> Columns | None:
     if found is None or found[1][1] is None:
         return None
     block, (_, expected) = found  # (k, m), of the probe (k,) and (n,)
-    pushed = Step("columns", "push", "double backward", waist.size, 1, time.perf_counter() - started)
-    steps = [pushed, Step("set-up of the push, and certificate", "pull", "kept differentiable", 1, 1)]
-    return Columns(arrays.transpose(block), expected.reshape(1, -1), steps)
+    prepared = linear.set_up
+    rung, what = ("double backward", "set-up of the push, and certificate") if prepared else ("forward, by rules", "certificate")
+    steps = [
+        Step("columns", "push", rung, waist.size, 1, time.perf_counter() - started),
+        Step(what, "pull", "kept differentiable" if prepared else "one by one", 1, 1),
+    ]
+    return Columns(arrays.transpose(block), expected.reshape(1, -1), steps, SETTING_UP if prepared else ALONE)
 
 
 def in_one_call(ask: Ask) -> bool:
@@ -309,4 +322,4 @@ def _columns(y: Value, x: Value, m: int) -> Found | None:
         return None
     block, (expected,) = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
-    return Found(arrays.transpose(block), residual, size, "push", False)
+    return Found(arrays.transpose(block), residual, size, "push", linear.set_up)

@@ -13,7 +13,7 @@ from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.plan import Direct
-from wrt._core.protocol import Array, CannotBatch, Linear, TooFew
+from wrt._core.protocol import Array, CannotBatch, Linear, NotForThis
 from wrt._core.report import Certificate, Report, Step
 from wrt._planner.choose import choose
 from wrt._run.budget import SMALL, adopts, answer_bytes
@@ -69,7 +69,7 @@ def _pull_all(ask: Ask, linear: Linear, report: Report, *, proof: Proof) -> Swep
         here: Proof = "plain" if proof == "in the batch" and rung != rungs[0] else proof
         try:
             found = sweep_lines(ask, linear, report, sweep, Step("rows", "pull", rung, 0, 0), proof=here)
-        except TooFew:
+        except NotForThis:
             continue
         except CannotBatch as refusal:
             report.fallbacks.append(f"{rung}: {refusal}")
@@ -94,7 +94,7 @@ def _push_all(ask: Ask, linear: Linear, report: Report, *, proof: Proof) -> Swep
 
         try:
             found = sweep_lines(ask, linear, report, sweep, Step("columns", "push", rung, 0, 0), proof=proof)
-        except TooFew:
+        except NotForThis:
             continue
         except CannotBatch as refusal:
             report.fallbacks.append(f"{rung}: {refusal}")

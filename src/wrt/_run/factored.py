@@ -17,7 +17,6 @@ from wrt._run.at_once import columns_beside
 from wrt._run.certify import probe_of, seed_of, settled, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
-from wrt._run.tally import SETTING_UP
 
 Solve = Callable[[Ask, Report], Array | None]
 """A factor of the product: the (m, n) block of a smaller question."""
@@ -62,7 +61,7 @@ def sweep_factors(ask: Ask, linear: Linear, waist: list[Value], solve: Solve, re
     if pushed is None:
         return Factors(ask, last, first, _certificate(ask, last, first, _pulled(ask, linear, report)))
     held = _certificate(ask, last, first, pushed.expected)
-    return Factors(ask, last, first, replace(held, probe=SETTING_UP))
+    return Factors(ask, last, first, replace(held, probe=pushed.probe))
 
 
 def _side(values: list[Value]) -> Side:

@@ -10,7 +10,7 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
-from wrt._core.protocol import Array, CannotBatch, Linear, random_signs
+from wrt._core.protocol import Array, CannotBatch, Linear, NotForThis, random_signs
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.choose import choose
@@ -153,6 +153,8 @@ def _certified_push(ask: Ask, linear: Linear, columns: Array, report: Report) ->
     for rung in linear.push_rungs:
         try:
             whole = linear.push(spread_tangents(ask, columns), rung)
+        except NotForThis:
+            continue
         except CannotBatch as refusal:
             report.fallbacks.append(f"{rung}: {refusal}")
             continue

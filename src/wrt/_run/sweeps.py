@@ -7,7 +7,7 @@ import time
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
-from wrt._core.protocol import Array, CannotBatch, Linear, TooFew
+from wrt._core.protocol import Array, CannotBatch, Linear, NotForThis
 from wrt._core.report import Report, Step
 from wrt._run.at_once import trusted
 from wrt._run.certify import seed_of
@@ -64,7 +64,7 @@ class Sweeps:
             try:
                 found = self._in_chunks(weights, size, rung, way, laid)
             except CannotBatch as refusal:
-                if not isinstance(refusal, TooFew):
+                if not isinstance(refusal, NotForThis):
                     self.refused.add(rung)
                     self.report.fallbacks.append(f"{rung}: {refusal}")
                 continue
@@ -87,7 +87,10 @@ class Sweeps:
         start = getattr(self.linear, "start_push", None)
         if start is None:
             return None
-        return asked(self.ask, start(seed_of(self.ask, weights)), 1)
+        found = asked(self.ask, start(seed_of(self.ask, weights)), 1)
+        if not getattr(self.linear, "set_up", False):  # nothing had to be prepared: a pull like any other
+            self.report.steps.append(Step("certificate", "pull", self.linear.pull_rungs[-1], 1, 1))
+        return found
 
     def _in_chunks(self, weights: Array, size: int, rung: str, way: Way, laid: bool) -> Array | None:
         count = self.ask.y.record.backend.arrays.shape(weights)[0]

@@ -14,6 +14,7 @@ from wrt._run.columns import asked, pull_columns
 
 IN_THE_BATCH = "as one more row of a batch of proven operations"
 SETTING_UP = "by the unbatched pull that sets the push up"
+ALONE = "by one unbatched pull"
 
 
 class Tally:
@@ -52,6 +53,8 @@ class Tally:
             expected = pull_columns(ask, linear, self.seed, rung)  # (1, n)
             took = time.perf_counter() - started
             report.steps.append(Step("certificate", "pull", rung, passes_per_row(ask), passes_per_row(ask), took))
+        elif self.by == ALONE:
+            report.steps.append(Step("certificate", "pull", linear.pull_rungs[-1], 1, 1))
         got, size = (arrays.reshape(arrays.concat(parts, 0), (1, ask.n)) for parts in (self.got, self.size))
         found = verdict(ask, got, got * 0 if expected is None else expected, size)
         return found if self.expected is None else replace(found, probe=self.by)
@@ -62,7 +65,7 @@ class Tally:
         if start is None or any(map(self.arrays.is_complex, (self.ask.y, *self.ask.x.values))):
             return
         self.expected = asked(self.ask, start(self.seed), 1)
-        self.by = SETTING_UP
+        self.by = SETTING_UP if getattr(linear, "set_up", False) else ALONE
 
     @property
     def seed(self) -> Array:

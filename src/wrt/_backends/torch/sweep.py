@@ -1,9 +1,10 @@
 """Pull and push on an existing autograd graph: the only place where wrt calls autograd.
 
 Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with
-checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing is double backward:
-differentiate the pull with respect to its own seed. It needs no second forward run, but it silently drops a branch
-whose backward cannot be differentiated, so every push is certified by the layers above.
+checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing goes by rules of our own (`forward`)
+where every operation on the way has one. Elsewhere it is double backward: differentiate the pull with respect to its own
+seed. That needs no second forward run, but it silently drops a branch whose backward cannot be differentiated, so every
+push is certified by the layers above.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, spared
+from wrt._backends.torch.forward.program import Program, program
+from wrt._backends.torch.forward.rules import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.sharded import whole
 from wrt._backends.torch.twice import refuse_lost
-from wrt._core.protocol import CannotBatch
+from wrt._core.protocol import CannotBatch, NotForThis
 from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
@@ -26,6 +29,7 @@ Tensor: TypeAlias = torch.Tensor
 VMAP = "vmap"
 BATCHED = "is_grads_batched"
 ONE_BY_ONE = "one by one"
+FORWARD = "forward, by rules"
 DOUBLE_BACKWARD = "double backward"
 
 
@@ -33,7 +37,7 @@ class TorchLinear:
     """The derivative of one edge with respect to others; double backward is set up once, at the first push."""
 
     pull_rungs: tuple[str, ...] = (VMAP, BATCHED, ONE_BY_ONE)
-    push_rungs: tuple[str, ...] = (DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
+    push_rungs: tuple[str, ...] = (FORWARD, DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
 
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
@@ -44,6 +48,7 @@ class TorchLinear:
         self.set_up = False
         self._pulled: list[Tensor | None] = []
         self._weights: tuple[spared.Weights | None] | None = None  # looked up at the first batch that is pushed
+        self._forward: tuple[Program | None] | None = None  # looked for at the first push
 
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
         with compat.Undisturbed():
@@ -69,10 +74,22 @@ class TorchLinear:
         return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
 
     def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:
-        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what the pull that sets it up says of a probe.
+        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what a pull, unbatched, says of a probe.
 
         Of every x: those after the first are where the pull went on to.
         """
+        try:
+            pushed = self._push_by_rules([tangents] + [None] * (len(self.ins) - 1))
+        except NotForThis:
+            return self._push_twice(tangents, probe)
+        if pushed is None:
+            return None
+        with compat.Undisturbed():
+            said = [None if g is None else g.reshape(-1) for g in self._pull_one(probe)]
+        return _own(pushed.reshape(tangents.shape[0], -1), tangents), said
+
+    def _push_twice(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:
+        """The same by double backward, which the pull of the probe sets up."""
         with compat.Undisturbed(), torch.enable_grad():
             seed, pulled = self._set_up_push(probe)
             if pulled[0] is None:
@@ -120,7 +137,28 @@ class TorchLinear:
             raise CannotBatch(_first_line(error)) from error
         return list(pulled)
 
+    def _push_by_rules(self, tangents: Sequence[Tensor | None]) -> Tensor | None:
+        """(k, *y.shape); None where nothing that moves leads to y."""
+        rules = self._rules()
+        if rules is None:
+            raise NotForThis("an operation on the path has no rule")
+        with compat.Undisturbed():
+            try:
+                return rules.push(tangents)
+            except NoRule as error:
+                self._forward = (None,)
+                raise NotForThis(str(error)) from error
+
+    def _rules(self) -> Program | None:
+        if self._forward is None:
+            self._forward = (program(self.out, self.ins),)
+        return self._forward[0]
+
     def push(self, tangents: Sequence[Tensor | None], rung: str) -> Tensor | None:
+        if rung == FORWARD:
+            pushed = self._push_by_rules(tangents)
+            moving = next((t for t in tangents if t is not None), None)
+            return pushed if pushed is None or moving is None else _own(pushed, moving)
         with compat.Undisturbed(), torch.enable_grad():
             seed, pulled = self._set_up_push()
             live = [
@@ -151,7 +189,9 @@ class TorchLinear:
                 raise CannotBatch(_first_line(error)) from error
 
     def start_push(self, seeds: Tensor) -> list[Tensor | None]:
-        """Set up the push by a pull of this one seed, whose result is the engine's own unbatched pass."""
+        """Set up the push, where it has to be, by a pull of this one seed: the engine's own unbatched pass."""
+        if self._rules() is not None:
+            return self.pull(seeds[:1], ONE_BY_ONE)
         with compat.Undisturbed(), torch.enable_grad():
             pulled = self._set_up_push(seeds[0])[1]
             return [None if g is None else _to_dense(g.detach()).unsqueeze(0) for g in pulled]

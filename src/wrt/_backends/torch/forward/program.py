@@ -1,0 +1,116 @@
+"""The nodes between x and y in the order in which tangents pass them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.graph import GradientEdge
+
+from wrt._backends.torch.compat import is_leaf_node
+from wrt._backends.torch.forward.rules import RULES, Node, NoRule, Rule, Shape, Tensor
+
+MOST_NODES = 5000
+Spot = tuple[Node, int]  # a node and the number of its output: one tensor
+
+
+class Step(NamedTuple):
+    """One node: where its inputs are, None for a constant, and which of them nobody needs afterwards."""
+
+    rule: Rule
+    node: Node
+    shape: Shape
+    inputs: tuple[int | None, ...]
+    spent: list[int]
+
+
+class Program:
+    """What leads from some Values to y; the first slots are theirs, the next those of the steps in turn."""
+
+    def __init__(self, ends: int, steps: list[Step]) -> None:
+        self.ends = ends
+        self.steps = steps
+        last: dict[int, Step] = {}
+        for step in steps:
+            for slot in step.inputs:
+                if slot is not None:
+                    last[slot] = step
+        for slot, step in last.items():
+            step.spent.append(slot)
+
+    def push(self, tangents: Sequence[Tensor | None]) -> Tensor | None:
+        """(k, *x.shape) for each x, None for zeros -> (k, *y.shape); None where nothing that moves leads to y.
+
+        Raises NoRule where a node turns out to be another than its rule is for.
+        """
+        slots: list[Tensor | None] = list(tangents)
+        with torch.no_grad():
+            for step in self.steps:
+                moved = [None if slot is None else slots[slot] for slot in step.inputs]
+                still = all(t is None for t in moved)
+                try:
+                    slots.append(None if still else step.rule(step.node, moved, step.shape))
+                except RuntimeError as error:  # freed, or changed since
+                    raise NoRule(str(error)) from error
+                for slot in step.spent:
+                    slots[slot] = None
+        return slots[-1]
+
+
+def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Program | None:
+    """The rules from some places to another; None where an operation has none, or where none of the places leads there."""
+    start: Spot = (out.node, out.output_nr)
+    leaves = {id(one): k for k, one in enumerate(ins) if isinstance(one, torch.Tensor)}
+    slots: dict[Spot, int | None] = {
+        (one.node, one.output_nr): k for k, one in enumerate(ins) if not isinstance(one, torch.Tensor)
+    }
+    if start in slots:
+        return None
+    dtype = _metadata(start).dtype
+    if dtype.is_complex:  # there, what pulls a gradient pushes the conjugate
+        return None
+    steps: list[Step] = []
+    waiting = [start]
+    while waiting:  # a node is done once everything it was made from is
+        spot = waiting[-1]
+        if spot in slots:
+            waiting.pop()
+            continue
+        node = spot[0]
+        if is_leaf_node(node):
+            slots[spot] = leaves.get(id(node.variable))
+            continue
+        sources = node.next_functions
+        missing = [source for source in sources if source[0] is not None and source not in slots]
+        if missing:
+            waiting += missing
+            if len(waiting) > MOST_NODES:
+                return None
+            continue
+        inputs = tuple([None if source[0] is None else slots[source] for source in sources])
+        if inputs.count(None) == len(inputs):
+            slots[spot] = None
+            continue
+        rule, metadata = _rule(type(node)), _metadata(spot)
+        if rule is None or spot[1] or metadata.dtype != dtype:
+            return None
+        slots[spot] = len(ins) + len(steps)
+        steps.append(Step(rule, node, metadata.shape, inputs, []))
+    return Program(len(ins), steps) if slots[start] is not None else None
+
+
+def _metadata(spot: Spot) -> Any:
+    return spot[0]._input_metadata[spot[1]]
+
+
+_KNOWN: dict[type, Rule | None] = {}
+"""Asking a node for its name takes longer than all the rest of a walk."""
+
+
+def _rule(kind: type) -> Rule | None:
+    """The rule for a type of node; nodes of Python Functions are of types of their own, and never have one."""
+    if kind not in _KNOWN:
+        own = issubclass(kind, torch._C._FunctionBase)
+        _KNOWN[kind] = None if own else RULES.get(kind.__name__)
+    return _KNOWN[kind]

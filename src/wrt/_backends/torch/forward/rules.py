@@ -1,0 +1,254 @@
+"""How tangents pass a node: (k, *input.shape) for each input, None for one that does not move -> (k, *output.shape)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+
+Tensor: TypeAlias = torch.Tensor
+Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
+Shape: TypeAlias = Sequence[int]
+Tangents: TypeAlias = Sequence[Tensor | None]
+Rule: TypeAlias = Callable[[Node, Tangents, Shape], Tensor]
+
+
+class NoRule(Exception):
+    """Something on the way is not plainly known; double backward is asked instead."""
+
+
+SAME = """
+    AliasBackward0 CloneBackward0 ReshapeAliasBackward0 SqueezeBackward0 SqueezeBackward1 SqueezeBackward2
+    SqueezeBackward4 UnsafeViewBackward0 UnsqueezeBackward0 ViewBackward0
+"""
+"""The same numbers in the same order."""
+
+DIAGONAL = """
+    AbsBackward0 AtanBackward0 ClampBackward1 CosBackward0 CoshBackward0 EluBackward0 ErfBackward0 ExpBackward0
+    Expm1Backward0 GeluBackward0 HardtanhBackward0 LeakyReluBackward0 Log1PBackward0 LogBackward0 NegBackward0
+    PowBackward0 ReciprocalBackward0 ReluBackward0 RsqrtBackward0 RsubBackward1 SigmoidBackward0 SiluBackward0
+    SinBackward0 SinhBackward0 SoftplusBackward0 SqrtBackward0 TanBackward0 TanhBackward0
+"""
+"""Each number by itself: the derivative is diagonal, so that what pulls a gradient pushes a tangent just as well."""
+
+
+def _same(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    return t.reshape(t.shape[0], *shape)
+
+
+def _diagonal(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    pushed: Tensor = node(only(tangents))
+    return pushed
+
+
+def only(tangents: Tangents) -> Tensor:
+    """The tangent of the first input; the others must not move."""
+    first = tangents[0]
+    if first is None or any(t is not None for t in tangents[1:]):
+        raise NoRule("an input moves that is mostly a constant")
+    return first
+
+
+def axis(number: int, rank: int) -> int:
+    """Where an axis of a tensor is in a batch of such; torch tells negative ones as numbers of 64 bits."""
+    signed = number - 2**64 if number >= 2**63 else number
+    return signed % max(rank, 1) + 1
+
+
+def stretched(t: Tensor, shape: Shape) -> Tensor:
+    """A batch of tensors broadcast to a shape of the same rank or a higher one, as a view."""
+    if t.shape[1:] == shape:
+        return t
+    missing = len(shape) - (t.dim() - 1)
+    return t.reshape(t.shape[0], *[1] * missing, *t.shape[1:]).expand(t.shape[0], *shape)
+
+
+def summed(shape: Shape, *terms: Tensor | None) -> Tensor:
+    """Terms that are there, each broadcast to the shape."""
+    there = [stretched(t, shape) for t in terms if t is not None]
+    if not there:
+        raise NoRule("nothing moves")
+    total = there[0]
+    for t in there[1:]:
+        total = total + t
+    return total
+
+
+def scaled(t: Tensor | None, factor: float) -> Tensor | None:
+    return t if t is None or factor == 1 else t * factor
+
+
+def times(t: Tensor, factor: Tensor | None, shape: Shape) -> Tensor:
+    """A batch times one tensor, which broadcasts against each of its members as it did in the run."""
+    if factor is None:
+        raise NoRule("a factor was not saved")
+    return (stretched(t, shape) if factor.dim() >= t.dim() else t) * factor
+
+
+def _add(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return summed(shape, tangents[0], scaled(tangents[1], node._saved_alpha))
+
+
+def _subtract(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return summed(shape, tangents[0], scaled(tangents[1], -node._saved_alpha))
+
+
+def _multiply(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    a, b = tangents
+    return summed(
+        shape,
+        None if a is None else times(a, node._saved_other, shape),
+        None if b is None else times(b, node._saved_self, shape),
+    )
+
+
+def _divide(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    a, b = tangents
+    divisor = node._saved_other
+    return summed(
+        shape,
+        None if a is None else stretched(a, shape) / divisor,  # an integer has no reciprocal of the right type
+        None if b is None else times(b, -node._saved_self / divisor / divisor, shape),
+    )
+
+
+def matrix(a: Tensor | None, b: Tensor | None) -> Tensor:
+    """A product of which one factor moves: a batch of vectors, or of matrices, with a matrix that was saved."""
+    if a is None or b is None:
+        raise NoRule("a factor was not saved")
+    return a @ b
+
+
+def _mm(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    a, b = tangents
+    moved = None if a is None else matrix(a, node._saved_mat2), None if b is None else matrix(node._saved_self, b)
+    return summed(shape, *moved)
+
+
+def _mv(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    a, b = tangents
+    turned = None if b is None else b @ node._saved_self.mT  # (k, m) = (k, n) @ (n, m)
+    return summed(shape, None if a is None else a @ node._saved_vec, turned)
+
+
+def _addmm(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    bias, a, b = tangents
+    alpha = node._saved_alpha
+    first = None if a is None else scaled(matrix(a, node._saved_mat2), alpha)
+    second = None if b is None else scaled(matrix(node._saved_mat1, b), alpha)
+    return summed(shape, scaled(bias, node._saved_beta), first, second)
+
+
+def _convolve(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    """All tangents lie in the axis of the samples: one convolution."""
+    t = only(tangents)
+    how = (node._saved_stride, node._saved_padding, node._saved_dilation, node._saved_transposed)
+    folded = torch.ops.aten.convolution.default(
+        t.flatten(0, 1), node._saved_weight, None, *how, node._saved_output_padding, node._saved_groups
+    )
+    return folded.unflatten(0, (t.shape[0], shape[0]))
+
+
+def _transpose(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    rank = len(shape)
+    return only(tangents).transpose(axis(node._saved_dim0, rank), axis(node._saved_dim1, rank))
+
+
+def _permute(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return only(tangents).permute(0, *(axis(dim, len(shape)) for dim in node._saved_dims))
+
+
+def _select(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t, index = only(tangents), node._saved_index
+    return t.select(axis(node._saved_dim, t.dim() - 1), index - 2**64 if index >= 2**63 else index)
+
+
+def _slice(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    along = axis(node._saved_dim, t.dim() - 1)
+    start = node._saved_start or 0
+    start = max(start - 2**64 + t.shape[along], 0) if start >= 2**63 else start
+    count, step = shape[along - 1], node._saved_step
+    return t[(slice(None),) * along + (slice(start, start + (count - 1) * step + 1 if count else start, step),)]
+
+
+def _expand(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return stretched(only(tangents), shape)
+
+
+def _sum(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    return t.reshape(t.shape[0], -1).sum(1).reshape(t.shape[0], *shape)
+
+
+def _sum_along(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    if not node._saved_dim or t.dim() == 1:
+        return _sum(node, tangents, shape)
+    return t.sum([axis(dim, t.dim() - 1) for dim in node._saved_dim]).reshape(t.shape[0], *shape)
+
+
+def _mean(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return _sum(node, tangents, shape) / only(tangents)[0].numel()
+
+
+def _mean_along(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    total, count = _sum_along(node, tangents, shape), only(tangents)[0].numel()
+    return total * (total[0].numel() / count)
+
+
+def _stack(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    moving = next((t for t in tangents if t is not None), None)
+    if moving is None:
+        raise NoRule("nothing moves")
+    parts = [torch.zeros_like(moving) if t is None else t for t in tangents]
+    return torch.stack(parts, axis(node._saved_dim, len(shape)))
+
+
+def _cat(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    if any(t is None for t in tangents):  # how long that piece is was not saved
+        raise NoRule("a piece that does not move")
+    return torch.cat([t for t in tangents if t is not None], axis(node._saved_dim, len(shape)))
+
+
+def _roll(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t, shifts = only(tangents), [shift - 2**64 if shift >= 2**63 else shift for shift in node._saved_shifts]
+    if not node._saved_dims:  # rolled as if it were flat
+        return t.reshape(t.shape[0], -1).roll(shifts, (1,)).reshape(t.shape)
+    return t.roll(shifts, [axis(dim, len(shape)) for dim in node._saved_dims])
+
+
+def _pad(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return F.pad(only(tangents), [int(n) - 2**64 if n >= 2**63 else int(n) for n in node._saved_pad])
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(SAME.split(), _same),
+    **dict.fromkeys(DIAGONAL.split(), _diagonal),
+    "AddBackward0": _add,
+    "AddmmBackward0": _addmm,
+    "BmmBackward0": _mm,
+    "CatBackward0": _cat,
+    "ConstantPadNdBackward0": _pad,
+    "ConvolutionBackward0": _convolve,
+    "DivBackward0": _divide,
+    "ExpandBackward0": _expand,
+    "MeanBackward0": _mean,
+    "MeanBackward1": _mean_along,
+    "MmBackward0": _mm,
+    "MulBackward0": _multiply,
+    "MvBackward0": _mv,
+    "PermuteBackward0": _permute,
+    "RollBackward0": _roll,
+    "SelectBackward0": _select,
+    "SliceBackward0": _slice,
+    "StackBackward0": _stack,
+    "SubBackward0": _subtract,
+    "SumBackward0": _sum,
+    "SumBackward1": _sum_along,
+    "TBackward0": lambda node, tangents, shape: only(tangents).transpose(1, -1),
+    "TransposeBackward0": _transpose,
+}

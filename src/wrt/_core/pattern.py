@@ -97,11 +97,14 @@ class Compression:
         None where steps along an axis differ or lead back: such slots have to be placed one by one.
         """
         start, steps = 0, np.zeros(len(self.box), dtype=np.int64)
-        for table in self.places:
-            apart = [_apart(table, axis) for axis in range(table.ndim)]
-            if None in apart:
-                return None
-            start, steps = start + int(table.flat[0]), steps + np.array(apart, dtype=np.int64)
+        of_line, of_spot = (self.shape[1], 1) if self.way == "pull" else (1, self.shape[1])
+        for table, scale in (*((owner, of_line) for owner in self.owners), (self.along, of_spot)):
+            start += int(table.flat[0]) * scale
+            for axis in range(table.ndim):
+                apart = _apart(table, axis)
+                if apart is None:
+                    return None
+                steps[axis] += apart * scale
         return None if steps.min(initial=0) < 0 else (start, tuple(steps.tolist()))
 
     @property
@@ -149,7 +152,8 @@ def compress(
     owner = np.full(passes * width, NOBODY, dtype=np.int64)
     spots = color[lines] * width + along
     owner[spots] = lines
-    if np.any(owner[spots] != lines):
+    twice = np.count_nonzero(owner != NOBODY) < len(spots)  # by one line, perhaps
+    if twice and np.any(owner[spots] != lines):
         return None
     return listed(owner.reshape(passes, width), color, shape, way)
 

@@ -19,17 +19,18 @@ _PLANS: OrderedDict[Hashable, Plan] = OrderedDict()
 
 
 def key_of(ask: Ask) -> Hashable:
-    """What two questions must share to share a plan."""
-    record = ask.y.record
+    """What two questions must share to share a plan, and what it keeps: numbers of a type, on a device."""
+    y, record = ask.y, ask.y.record
     signature = getattr(record, "signature", None)
     return (
         record.backend.name,
-        ask.y.shape,
-        str(ask.y.dtype),
+        y.shape,
+        y.dtype,
+        getattr(y.key, "device", None),
         _selection(ask.rows),
         ask.x.shape,
-        tuple((part.value.shape, _selection(part.elements), part.component) for part in ask.x.parts),
-        None if signature is None else signature(ask.y),
+        tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in ask.x.parts]),
+        None if signature is None else signature(y),
     )
 
 

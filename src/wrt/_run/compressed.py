@@ -175,7 +175,7 @@ def sweep_compressed(
         return None
     if found is None or (expected is None and not joined):
         return None
-    tolerance = guess_tolerance(ask, operations)
+    tolerance = _allowed(ask, plan, operations)
     if plan.columns is not None:
         found, expected = (found[:-1], found[-1:]) if joined else (found, expected)
         return _with_columns(ask, plan, found, expected, sweeps, tolerance)
@@ -276,6 +276,16 @@ def _slim(ask: Ask, plan: Compressed) -> None:
     if answer_bytes(ask) >= SMALL and 8 * plan.compression.passes * plan.compression.width > answer_bytes(ask) // 16:
         for name in ("seeds", "batch", *KEPT):
             plan.kept.pop(name, None)
+
+
+def _allowed(ask: Ask, plan: Compressed, operations: int) -> float:
+    """`guess_tolerance`, kept; not on a device, where the user may change at any time how exactly it multiplies."""
+    if ask.accelerated:
+        return guess_tolerance(ask, operations)
+    if "tolerance" not in plan.kept:
+        plan.kept["tolerance"] = guess_tolerance(ask, operations)
+    known: float = plan.kept["tolerance"]
+    return known
 
 
 def guess_tolerance(ask: Ask, operations: int = TYPICAL) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TypeVar
 
@@ -81,20 +82,27 @@ def _owners(
     across = of_x if way == "pull" else of_y
     owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
     held = np.zeros(repeat * across, dtype=bool)
-    rows, columns = _entries(link, of_y, of_x)
-    lines, spots = (rows, rows % repeat * across + columns) if way == "pull" else (columns, columns % repeat * across + rows)
-    owner[spots] = lines
-    held[spots] = True
-    if np.count_nonzero(held) < spots.size and np.any(owner[spots] != lines):  # twice, and not by one line
+    color = np.arange(of_y if way == "pull" else of_x) % repeat * across
+    found: list[tuple[Positions, Positions]] = []
+    for rows, columns in _entries(link, of_y, of_x):
+        lines, spots = (rows, color[rows] + columns) if way == "pull" else (columns, color[columns] + rows)
+        owner[spots] = lines
+        held[spots] = True
+        found.append((spots, lines))
+    twice = np.count_nonzero(held) < sum(len(spots) for spots, _ in found)  # by one line, perhaps
+    if twice and any(np.any(owner[spots] != lines) for spots, lines in found):
         return None
     return owner.reshape(repeat, across), held.reshape(repeat, across)
 
 
-def _entries(link: Link, of_y: int, of_x: int) -> tuple[Positions, Positions]:
-    """(indices of y, indices of x) that meet, offset by offset."""
+def _entries(link: Link, of_y: int, of_x: int) -> Iterator[tuple[Positions, Positions]]:
+    """(indices of y, indices of x) that meet at each offset."""
     rows = np.arange(of_y)
-    columns = link.base(rows) + np.array(link.offsets)[:, None]  # (offsets, of_y)
-    if link.wrap:
-        return np.broadcast_to(rows, columns.shape), columns % of_x
-    inside = (columns >= 0) & (columns < of_x)
-    return (rows, columns) if inside.all() else (np.broadcast_to(rows, columns.shape)[inside], columns[inside])
+    base = link.base(rows)
+    for offset in link.offsets:
+        columns = base + offset
+        if link.wrap:
+            yield rows, columns % of_x
+        else:  # bases only grow: what is inside is one stretch
+            first, last = np.searchsorted(columns, (0, of_x))
+            yield rows[first:last], columns[first:last]

@@ -66,69 +66,52 @@ class Lattice:
         if hashed is None:
             return structure.coloring(way)
         shape = structure.y if pulls else structure.x
-        place = np.unravel_index(np.arange(prod(shape)), shape)
-        color = np.asarray(hashed.shifts)[_class_of(place, shape, self.classes if pulls else _unlinked(structure))]
+        place = np.ix_(*map(np.arange, shape))  # small tables: they broadcast to all places
+        color = np.array(hashed.shifts)[_class_of(place, shape, self.classes if pulls else _unlinked(structure))]
         for link, weight in zip(structure.links, hashed.weights, strict=True):
             color = color + weight * place[link.y if pulls else link.x]
-        return np.asarray(color % hashed.passes, dtype=np.int64)
+        return np.broadcast_to(color % hashed.passes, shape).reshape(-1)
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""
-        shape = [self.structure.y[axis] for axis in self.classes]
-        rows: list[Positions] = []
-        columns: list[Positions] = []
-        for k, offsets in enumerate(self.offsets):
-            chosen = dict(zip(self.classes, map(int, np.unravel_index(k, shape)), strict=True))
-            for offset in offsets.tolist():
-                tables = self._tables(chosen, offset)
-                rows.append(_sums([there for there, _ in tables]))
-                columns.append(_sums([spots for _, spots in tables]))
-        return np.concatenate(rows), np.concatenate(columns)
-
-    def _tables(self, chosen: dict[int, int], offset: list[int]) -> list[tuple[Positions, Positions]]:
-        """For each axis of y: what its indices add to the place of a row, and to the place that it touches at an offset.
-
-        `chosen` are the indices of a class. A row that would touch something outside of x is left out.
-        """
         y, x = self.structure.y, self.structure.x
         in_y, in_x = row_major(y), row_major(x)
-        linked = {link.y: link for link in self.structure.links}
-        fixed = sum(offset[axis] * in_x[axis] for axis in set(range(len(x))) - {link.x for link in self.structure.links})
-        found = [(np.zeros(1, dtype=np.int64), np.array([fixed]))]
-        for axis, length in enumerate(y):
-            if axis not in linked:
-                found.append((np.array([chosen.get(axis, 0) * in_y[axis]]), np.zeros(1, dtype=np.int64)))
-                continue
-            other = linked[axis].x
-            index = np.arange(length)
-            spots = index + offset[other]
-            if linked[axis].wrap:
-                spots = spots % x[other]
-            else:
-                first, last = np.searchsorted(spots, (0, x[other]))
-                index, spots = index[first:last], spots[first:last]
-            found.append((index * in_y[axis], spots * in_x[other]))
-        return found
+        places = np.ix_(*(np.arange(y[axis]) for axis in self.classes))
+        firsts = sum((place * in_y[axis] for axis, place in zip(self.classes, places, strict=True)), np.zeros(1, np.int64))
+        rows: list[Positions] = []
+        columns: list[Positions] = []
+        for first, offsets in zip(firsts.reshape(-1).tolist(), self.offsets, strict=True):
+            for offset in offsets.tolist():
+                row = np.array([first])
+                column = np.array([sum(offset[axis] * in_x[axis] for axis in _unlinked(self.structure))])
+                for link in self.structure.links:
+                    index, spots = _along(offset[link.x], y[link.y], x[link.x], link.wrap)
+                    row = (row[:, None] + index * in_y[link.y]).reshape(-1)
+                    column = (column[:, None] + spots * in_x[link.x]).reshape(-1)
+                rows.append(row)
+                columns.append(column)
+        return np.concatenate(rows), np.concatenate(columns)
 
     def __str__(self) -> str:
         most = max(len(offsets) for offsets in self.offsets)
         return f"{self.structure}; {most} entries a row instead of {self.structure.volume}"
 
 
-def _sums(tables: list[Positions]) -> Positions:
-    """Every sum of one number of each table."""
-    found = np.zeros(1, dtype=np.int64)
-    for table in tables:
-        found = (found[:, None] + table).reshape(-1)
-    return found
+def _along(offset: int, of_y: int, of_x: int, wrap: bool) -> tuple[Positions, Positions]:
+    """Indices of an axis of y, and those of x that they touch at an offset; what would lie outside of x is left out."""
+    index = np.arange(of_y)
+    if wrap:
+        return index, (index + offset) % of_x
+    index = index[max(0, -offset) : max(0, of_x - offset)]
+    return index, index + offset
 
 
 def _class_of(place: tuple[Positions, ...], shape: Shape, axes: tuple[int, ...]) -> Positions:
     """Which class each of these places belongs to, by its index on some axes."""
-    lengths = tuple(shape[axis] for axis in axes)
-    if not lengths:
-        return np.zeros_like(place[0])
-    return np.asarray(np.ravel_multi_index([place[axis] for axis in axes], lengths))
+    found = np.zeros_like(place[0])
+    for axis in axes:
+        found = found * shape[axis] + place[axis]
+    return found
 
 
 def _unlinked(structure: Structure) -> tuple[int, ...]:
@@ -191,7 +174,7 @@ def _joint_offsets(
     place = np.unravel_index(samples.rows, structure.y)
     shape = tuple(structure.y[axis] for axis in classes)
     member = np.ravel_multi_index([place[axis] for axis in classes], shape) if shape else np.zeros_like(samples.rows)
-    sample, column = np.divmod(np.flatnonzero(samples.support), samples.support.shape[1])
+    sample, column = samples.spots
     spots = np.stack(np.unravel_index(column, structure.x), 1)  # (nonzeros, axes of x)
     for link in structure.links:
         spots[:, link.x] -= place[link.y][sample]

@@ -21,6 +21,12 @@ class Samples:
     support: npt.NDArray[np.bool_]
 
     @cached_property
+    def spots(self) -> tuple[Positions, Positions]:
+        """(sample, column) of every nonzero; what `nonzero` says takes ten times as long for a table as for a line."""
+        sample, column = np.divmod(np.flatnonzero(self.support), self.support.shape[1])
+        return sample, column
+
+    @cached_property
     def counts(self) -> list[int]:
         """The nonzeros of each row; one by one is how NumPy counts fastest."""
         return [int(np.count_nonzero(row)) for row in self.support]

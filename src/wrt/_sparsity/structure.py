@@ -6,6 +6,7 @@ every row. It may be wrong, and the certificate of the answer decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -94,14 +95,15 @@ def _window(link: Link, index: Positions, length: int) -> tuple[Positions, npt.N
 
 def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
     """How axes relate if the shapes are these."""
-    alive = [sample for sample, count in enumerate(samples.counts) if count]
-    whole = len(alive) == len(samples.rows)
-    support = (samples.support if whole else samples.support[alive]).reshape(-1, *x)  # (s, *x)
+    alive = np.array(samples.counts) > 0
     place = np.unravel_index(samples.rows[alive], y) if y else ()
+    sample, column = samples.spots
+    sample, spots = (np.cumsum(alive) - 1)[sample], np.unravel_index(column, x) if x else ()
     links: list[Link] = []
     kept: dict[int, Positions] = {}
     for axis, length in enumerate(x):
-        touched = _shadow(support, axis)  # (s, length)
+        touched = np.zeros((np.count_nonzero(alive), length), dtype=bool)
+        touched[sample, spots[axis]] = True
         if touched.all():  # whatever the row: nothing to follow
             kept[axis] = np.arange(length)
             continue
@@ -109,23 +111,27 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
         if plain is not None:
             links.append(plain)
             continue
-        widest = int(touched.sum(1).max(initial=0))  # no window is narrower than what one row touches
+        widest = max((int(np.count_nonzero(row)) for row in touched), default=0)  # no window is narrower than what one row touches
         worth = length > 1 and widest <= WORTH * length
-        found = [
-            link
-            for k, of_y in enumerate(y)
-            if worth and of_y > 1 and (link := follow(k, axis, place[k], touched, (of_y, length)))
-        ]
-        if found:
-            links.append(min(found, key=lambda link: (len(link.offsets), abs(link.y - axis))))
+        link = _narrowest(axis, place, touched, (y, x), widest) if worth else None
+        if link is not None:
+            links.append(link)
         else:
             same = (touched == touched[:1]).all()
             kept[axis] = np.flatnonzero(touched[0]) if same else np.arange(length)
     return Structure(y, x, tuple(links), kept)
 
 
-def _shadow(support: npt.NDArray[np.bool_], axis: int) -> npt.NDArray[np.bool_]:
-    """(samples, length): which indices of one axis are touched at all."""
-    count, *shape = support.shape
-    before, after = prod(shape[:axis]), prod(shape[axis + 1 :])
-    return np.asarray(support.reshape(count, before, shape[axis], after).any(axis=(1, 3)))
+def _narrowest(
+    axis: int, place: Sequence[Positions], touched: npt.NDArray[np.bool_], shapes: tuple[Shape, Shape], widest: int
+) -> Link | None:
+    """How an axis of x follows one of y, the nearest first; nothing is narrower than what one row touches."""
+    y, x = shapes
+    best: Link | None = None
+    for k in sorted(range(len(y)), key=lambda k: abs(k - axis)):
+        link = follow(k, axis, place[k], touched, (y[k], x[axis])) if y[k] > 1 else None
+        if link is not None and (best is None or len(link.offsets) < len(best.offsets)):
+            best = link
+        if best is not None and len(best.offsets) <= widest:
+            break
+    return best

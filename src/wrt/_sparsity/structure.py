@@ -111,7 +111,7 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
         if plain is not None:
             links.append(plain)
             continue
-        widest = max((int(np.count_nonzero(row)) for row in touched), default=0)  # no window is narrower than what one row touches
+        widest = max((int(np.count_nonzero(row)) for row in touched), default=0)  # no window is narrower
         worth = length > 1 and widest <= WORTH * length
         link = _narrowest(axis, place, touched, (y, x), widest) if worth else None
         if link is not None:

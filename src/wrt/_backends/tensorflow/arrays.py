@@ -119,8 +119,8 @@ class TensorFlowArrays:
         return tf.constant(np.array(positions), tf.int64)
 
     @unseen
-    def found(self, mask: Tensor) -> Tensor:
-        return tf.where(tf.reshape(mask, (-1,)))[:, 0]
+    def only(self, array: Tensor, mask: Tensor) -> Tensor:
+        return tf.where(mask, array, tf.zeros_like(array))
 
     @unseen
     def gather(self, array: Tensor, index: Tensor) -> Tensor:

@@ -217,12 +217,13 @@ gradient_function: Callable[..., Any] = backprop._gradient_function
 call_for_gradients: Callable[[Callable[..., Any]], None] = pywrap_tfe.TFE_Py_RegisterGradientFunction
 """Have every tape call something else instead."""
 
+_gradients: dict[str, Any] = ops._gradient_registry._registry
 _GRADIENT_FILES = frozenset(f"tensorflow.python.ops.{name}_grad" for name in ("array", "math", "nn"))
 
 
 def gradient_is_tensorflows(op: str) -> bool:
     """Whether an operation's gradient is the one that came with TensorFlow, and not put in its place by somebody."""
-    return getattr(ops._gradient_registry.lookup(op), "__module__", "") in _GRADIENT_FILES
+    return getattr(_gradients[op]["type"], "__module__", "") in _GRADIENT_FILES
 
 
 STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.compat import EagerTensor, executing_eagerly, gradient_is_tensorflows
 from wrt._backends.tensorflow.standin import Switch
 
 Tensor = Any
@@ -48,8 +49,8 @@ def lean(
     rule = RULES.get(op)
     if rule is not None:
         u = seeds[0]
-        known = type(u) is compat.EagerTensor and u._datatype_enum() in REAL and compat.executing_eagerly()
-        if known and compat.gradient_is_tensorflows(op):
+        known = type(u) is EagerTensor and u._datatype_enum() in REAL and executing_eagerly()
+        if known and gradient_is_tensorflows(op):
             found = rule(attributes, inputs, outputs, u, skip or ())
             if found is not None:
                 return found
@@ -71,8 +72,9 @@ def number(value: float, kind: int) -> Tensor:
     return tf.constant(value, compat.dtype_of(kind))
 
 
-def named(attributes: Any) -> dict[str, Any]:
-    return dict(zip(attributes[::2], attributes[1::2]))
+def setting(attributes: Any, name: str) -> Any:
+    """One of an operation's attributes, which come as names and values in turn."""
+    return attributes[attributes.index(name) + 1]
 
 
 # ---------------------------------------------------------------- one input, element by element
@@ -194,7 +196,7 @@ def select(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, s
 
 
 def bias_add(attributes: Any, inputs: Any, outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
-    form = named(attributes)["data_format"]
+    form = setting(attributes, "data_format")
     return [u, None if 1 in skip else raw.BiasAddGrad(out_backprop=u, data_format=form)]
 
 
@@ -206,10 +208,7 @@ def _product(multiply: Callable[..., Tensor], turn_a: str, turn_b: str) -> Rule:
 
     def rule(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
         a, b = inputs
-        if compat.shape(a)[:-2] != compat.shape(b)[:-2]:
-            return None  # matrices that were broadcast
-        given = named(attributes)
-        turned_a, turned_b = given[turn_a], given[turn_b]
+        turned_a, turned_b = setting(attributes, turn_a), setting(attributes, turn_b)
         by_a = by_b = None
         if 0 not in skip:
             by_a = multiply(b, u, turned_b, True) if turned_a else multiply(u, b, False, not turned_b)
@@ -220,11 +219,21 @@ def _product(multiply: Callable[..., Tensor], turn_a: str, turn_b: str) -> Rule:
     return rule
 
 
+matmul = _product(raw.MatMul, "transpose_a", "transpose_b")
+matmul_of_stacks = _product(raw.BatchMatMulV2, "adj_x", "adj_y")
+
+
+def batch_matmul(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
+    a, b = inputs
+    if compat.shape(a)[:-2] != compat.shape(b)[:-2]:
+        return None  # one of them was broadcast
+    return matmul_of_stacks(attributes, inputs, outputs, u, skip)
+
+
 def _convolution(by_input: Callable[..., Tensor], by_filter: Callable[..., Tensor], words: Sequence[str]) -> Rule:
     def rule(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
         x, kernel = inputs
-        given = named(attributes)
-        how = {word: given[word] for word in words}
+        how = {word: setting(attributes, word) for word in words}
         sizes = [numbers(compat.shape(t)) for t in inputs]
         return [
             None if 0 in skip else by_input(input_sizes=sizes[0], filter=kernel, out_backprop=u, **how),
@@ -251,8 +260,7 @@ MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axi
 
 def sliced(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
     x, begin, end, strides = inputs
-    given = named(attributes)
-    masks = {word: given[word] for word in MASKS}
+    masks = {word: setting(attributes, word) for word in MASKS}
     shape = numbers(compat.shape(x), begin.dtype)
     return [raw.StridedSliceGrad(shape=shape, begin=begin, end=end, strides=strides, dy=u, **masks), None, None, None]
 
@@ -260,7 +268,7 @@ def sliced(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, s
 def summed(attributes: Any, inputs: Sequence[Tensor], outputs: Any, u: Tensor, skip: Sequence[int]) -> Pulled:
     x, axes = inputs
     shape = compat.shape(x)
-    if not named(attributes)["keep_dims"]:
+    if not setting(attributes, "keep_dims"):
         kept = list(shape)
         for axis in axes.numpy().reshape(-1).tolist():
             kept[axis] = 1
@@ -286,14 +294,14 @@ RULES: dict[str, Rule] = {
     **{op: _by_result(formula) for op, formula in BY_RESULT.items()},
     **{op: _by_input(formula) for op, formula in BY_INPUT.items()},
     **{op: _broadcast(op) for op in BROADCAST},
-    "BatchMatMulV2": _product(raw.BatchMatMulV2, "adj_x", "adj_y"),
+    "BatchMatMulV2": batch_matmul,
     "BiasAdd": bias_add,
     "Conv2D": _convolution(raw.Conv2DBackpropInput, raw.Conv2DBackpropFilter, (*SETTINGS, "use_cudnn_on_gpu")),
     "DepthwiseConv2dNative": _convolution(
         raw.DepthwiseConv2dNativeBackpropInput, raw.DepthwiseConv2dNativeBackpropFilter, SETTINGS
     ),
     "ExpandDims": reshaped,
-    "MatMul": _product(raw.MatMul, "transpose_a", "transpose_b"),
+    "MatMul": matmul,
     "Mean": averaged,
     "Neg": lambda attributes, inputs, outputs, u, skip: [raw.Neg(x=u)],
     "Reshape": reshaped,

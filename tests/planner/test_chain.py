@@ -107,6 +107,26 @@ def test_a_residual_is_the_sum_of_its_branches_and_heads_travel_together():
     assert J.explain().passes < 384 // 2
 
 
+@pytest.mark.parametrize("before", [each_token, mixed])
+def test_what_lies_before_a_residual_is_multiplied_into_its_branches(before):
+    attention = Attention(16, 4).double()
+    y, x = asked(lambda x: before(attention(x)), (24, 16))
+    truth = row_loop(y, x)
+    for _ in range(2):
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-11, atol=1e-11)
+        assert J.explain().strategy == "chain", J.explain()
+        assert J.certificate
+
+
+def test_the_stretch_that_must_mix_everything_is_not_sampled_as_a_whole():
+    y, x = asked(Attention(16, 4).double(), (24, 16))
+    J = d(y) / d(x)
+    assert J.value is not None
+    sampled = [step.passes for step in J.explain().steps if step.what == "sampled rows of a stretch"]
+    assert len(sampled) == len([step for step in J.explain().steps if step.what == "rows together, of a stretch"])
+
+
 @pytest.mark.parametrize("k", range(8))
 def test_a_wrong_stretch_is_found(monkeypatch, k):
     y, x = asked(CHAINS["two blocks"] if k % 2 else Attention(16, 4).double(), (24, 16))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from wrt._backends.torch.arrays import TorchArrays
-from wrt._run.blocks import Blocks, _common, _first, _new, _Shadow, dense, full, multiplied
+from wrt._run.blocks import Blocks, _common, _first, _new, _Shadow, add, dense, full, multiplied
 
 ARRAYS = TorchArrays()
 
@@ -32,6 +32,14 @@ def test_a_diagonal_is_written_out():
     for k in range(3):
         expected[k, :, k] = one.array[k].numpy()
     np.testing.assert_array_equal(dense(ARRAYS, one).numpy(), expected.reshape(6, 12))
+
+
+@pytest.mark.parametrize("blocks", [tokens(3, 4, 4), heads(2, 3, 2), full(made(12, 12), 12, 12)])
+@pytest.mark.parametrize("lie", [torch.clone, lambda a: a.T.contiguous().T, lambda a: torch.cat([a, a])[12:]])
+def test_blocks_on_top_of_a_matrix_however_it_lies(blocks, lie):
+    matrix = made(12, 12)
+    expected = matrix + dense(ARRAYS, blocks)
+    np.testing.assert_array_equal(add(ARRAYS, lie(matrix), blocks).numpy(), expected.numpy())
 
 
 @pytest.mark.parametrize(

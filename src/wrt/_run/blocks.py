@@ -140,6 +140,8 @@ def _product(arrays: Any, one: Blocks, other: Blocks) -> Blocks:
 
 def _matched(arrays: Any, one: Blocks, other: Blocks) -> list[Blocks]:
     """Both with the axes between them cut into the same lengths, and called the same on both sides."""
+    if one.columns == other.rows:  # they are so already
+        return [one, other]
     lengths = _common([n for _, n in one.columns], [n for _, n in other.rows])
     if lengths is None:  # a matrix it is, then
         one, other = (full(dense(arrays, each), *each.shape) for each in (one, other))
@@ -191,10 +193,19 @@ def dense(arrays: Any, blocks: Blocks) -> Array:
     if len(set(whole)) == len(whole):  # no diagonals
         order = [blocks.axes.index(axis) for axis in whole]
         return arrays.reshape(arrays.permute(blocks.array, order), blocks.shape)
-    steps = dict.fromkeys(whole, 0)
+    return arrays.lay(blocks.shape, blocks.array, 0, _strides(blocks), blocks.array.dtype)
+
+
+def add(arrays: Any, matrix: Array, blocks: Blocks) -> Array:
+    """A matrix that nobody else has, and these on top of it."""
+    return arrays.add_laid(matrix, blocks.array, 0, _strides(blocks))
+
+
+def _strides(blocks: Blocks) -> tuple[int, ...]:
+    """Numbers from one index of each axis to the next, in the whole matrix."""
+    steps = dict.fromkeys((*blocks.rows, *blocks.columns), 0)
     step = 1
-    for axis in reversed(whole):  # on a diagonal, one step goes down and to the right
+    for axis in reversed((*blocks.rows, *blocks.columns)):  # on a diagonal, one step goes down and to the right
         steps[axis] += step
         step *= axis[1]
-    strides = tuple(steps[axis] for axis in blocks.axes)
-    return arrays.lay(blocks.shape, blocks.array, 0, strides, blocks.array.dtype)
+    return tuple(steps[axis] for axis in blocks.axes)

@@ -23,7 +23,7 @@ from wrt._planner import cost
 from wrt._planner.choose import choose
 from wrt._planner.strategies.chain import GAIN, stretches
 from wrt._planner.strategies.structured import structured
-from wrt._run.blocks import Blocks, dense, from_passes, full, layout, multiplied
+from wrt._run.blocks import Blocks, add, dense, from_passes, full, layout, multiplied
 from wrt._run.certify import certify, compare, probe_of
 from wrt._run.compressed import Passes, seeds_of
 from wrt._run.direct import Swept
@@ -39,35 +39,45 @@ def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
     tensors = stretches(flow, ask.m, ask.n)
     if not tensors:
         return None
-    found = tuple(_planned(part, report, ask.m, split=True) for part in _parts(ask, flow, tensors))
+    found: list[Stretch] = []
+    for part in _parts(ask, flow, tensors):
+        # where no stretch before it mixes everything, the last one does: its branches are looked at, not its samples
+        mixes = len(found) == len(tensors) and all(stretch.structured for stretch in found)
+        found.append(_planned(part, report, ask.m, split=True, mixes=mixes))
     each = cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
     if sum(stretch.seconds for stretch in found) > GAIN * ask.m * each:
         return None
     words = ", ".join(map(str, found))
     because = f"everything passes {_counted(len(tensors))} in turn; the stretches between take {words}"
-    return Chain(tensors, tuple(flow.sizes), found, sum(stretch.passes for stretch in found), because)
+    return Chain(tensors, tuple(flow.sizes), tuple(found), sum(stretch.passes for stretch in found), because)
 
 
 def _counted(number: int) -> str:
     return "one tensor" if number == 1 else f"{number} tensors"
 
 
-def _planned(part: Ask, report: Report, m: int, *, split: bool) -> Stretch:
+def _planned(part: Ask, report: Report, m: int, *, split: bool, mixes: bool = False) -> Stretch:
     """The best way through one stretch, for m rows that arrive at its end."""
     flow = _flow(part)
     each = 0.0 if flow is None else cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
     by_rows = Stretch(m, m * each)
+    if mixes and (found := _split(part, flow, report, by_rows)) is not None:
+        return found
     sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report)
     plan = _structure(part, sweeps)
     usable = plan is not None and (layout(plan.compression) is not None or not part.rows.everything)
     if plan is not None and usable and plan.passes * FEWER <= m:
         product = m * plan.passes * part.n * cost.rates_of(part).product / max(1, part.m // plan.passes)
         return Stretch(plan.passes, plan.passes * each + product, structured=plan)
-    if split and flow is not None and part.rows.everything and _whole(part):
-        branches = _branches(part, flow, report, m)
-        if branches is not None and branches.seconds < GAIN * by_rows.seconds:
-            return branches
-    return by_rows
+    return (_split(part, flow, report, by_rows) if split and not mixes else None) or by_rows
+
+
+def _split(part: Ask, flow: Flow | None, report: Report, by_rows: Stretch) -> Stretch | None:
+    """The branches of a sum, where they pay."""
+    if flow is None or not part.rows.everything or not _whole(part):
+        return None
+    branches = _branches(part, flow, report, by_rows.passes)
+    return branches if branches is not None and branches.seconds < GAIN * by_rows.seconds else None
 
 
 def _branches(part: Ask, flow: Flow, report: Report, m: int) -> Stretch | None:
@@ -123,10 +133,10 @@ def sweep_chain(
             if carried is None:
                 return None
             continue
-        blocks = _blocks(part, stretch, report, chunk)
-        if blocks is None:
+        after = _structured(part, stretch, report, chunk) if stretch.structured else _sum(part, stretch, pending, report, chunk)
+        if after is None:
             return None
-        pending.append(blocks)
+        pending = [*pending, after] if stretch.structured else [after]
     found = dense(arrays, multiplied(arrays, pending))
     if expected is None:
         report.certificate = certify(ask, linear, found, report)
@@ -135,18 +145,27 @@ def sweep_chain(
     return Swept(found, "pull", report.certificate.finite or arrays.all_finite(found))
 
 
-def _blocks(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> Blocks | None:
-    """The Jacobian of a stretch that is structured, or of the sum of such."""
+def _structured(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> Blocks | None:
+    """The Jacobian of a stretch that is structured."""
+    plan = stretch.structured
+    assert plan is not None
+    sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
+    passes = sweeps.sweep(seeds_of(part, plan), "rows together, of a stretch")
+    if passes is None or layout(plan.compression) is not None:
+        return None if passes is None else from_passes(part, plan.compression, passes)
+    return full(Passes(part, plan, passes, Certificate("none")).dense(), part.m, part.n)
+
+
+def _sum(part: Ask, stretch: Stretch, before: list[Blocks], report: Report, chunk: int | None) -> Blocks | None:
+    """What lies before a sum, times the sum: each of its branches is multiplied by itself.
+
+    Blocks before a branch mostly meet blocks in it, while the sum is a matrix without structure.
+    """
     arrays: Any = part.y.record.backend.arrays
-    if stretch.structured is not None:
-        sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report, chunk=chunk)
-        passes = sweeps.sweep(seeds_of(part, stretch.structured), "rows together, of a stretch")
-        if passes is None or layout(stretch.structured.compression) is not None:
-            return None if passes is None else from_passes(part, stretch.structured.compression, passes)
-        return full(Passes(part, stretch.structured, passes, Certificate("none")).dense(), part.m, part.n)
     flow = _flow(part)
     if flow is None or not flow.is_sum(0) or len(flow.made_from[0]) != len(stretch.branches):
         return None
+    ahead = [multiplied(arrays, before)] if before else []
     total: Array | None = None
     straight = 0
     for summand, chain in zip(flow.made_from[0], stretch.branches, strict=True):
@@ -156,18 +175,19 @@ def _blocks(part: Ask, stretch: Stretch, report: Report, chunk: int | None) -> B
         branch = _branch(part, flow, summand, chain, report, chunk)
         if branch is None:
             return None
-        one = dense(arrays, branch)
+        one = dense(arrays, multiplied(arrays, [*ahead, *branch]))
         total = one if total is None else total + one
     if total is None:
         return None
-    if straight:
-        total = arrays.add_to_diagonal(total, straight)
-    return full(total, part.m, part.n)
+    for _ in range(straight):
+        total = add(arrays, total, ahead[0]) if ahead else arrays.add_to_diagonal(total, 1)
+    return full(total, ahead[0].shape[0] if ahead else part.m, part.n)
 
 
 def _branch(
     part: Ask, flow: Flow, summand: int, chain: tuple[tuple[int, ...], tuple[Stretch, ...]], report: Report, chunk: int | None
-) -> Blocks | None:
+) -> list[Blocks] | None:
+    """The stretches of one branch, all of them structured."""
     value = flow.value(summand)
     if value is None:
         return None
@@ -176,10 +196,9 @@ def _branch(
     tensors, stretches_of = chain
     if inner is None or any(tensor >= len(inner.sizes) for tensor in tensors):
         return None
-    found = [_blocks(each, one, report, chunk) for each, one in zip(_parts(ask, inner, tensors), stretches_of, strict=True)]
-    if any(one is None for one in found):
-        return None
-    return multiplied(part.y.record.backend.arrays, [one for one in found if one is not None])
+    parts = zip(_parts(ask, inner, tensors), stretches_of, strict=True)
+    found = [_structured(each, one, report, chunk) for each, one in parts]
+    return None if None in found else [one for one in found if one is not None]
 
 
 def _flow(ask: Ask) -> Flow | None:

@@ -12,7 +12,7 @@ import math
 import torch
 
 LARGE = 2**16  # numbers from which on the order of a copy matters
-RUN = 64  # numbers next to one another that make it not matter
+RUN = 32  # numbers next to one another that make it not matter
 
 
 def contract(equation: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

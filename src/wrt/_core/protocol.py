@@ -171,8 +171,8 @@ class Arrays(Protocol):
     def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
         """Zeros of this shape with values written at flat positions, each of which comes once."""
 
-    def found(self, mask: Array) -> Array:
-        """Where a mask holds, as an index of the flattened array."""
+    def only(self, array: Array, mask: Array) -> Array:
+        """The numbers where a mask of the same shape holds, zeros elsewhere."""
 
     def sum_at(self, size: int, index: Array, values: Array) -> Array:
         """A flat array of sums: each value is added at its position of the index."""

@@ -44,10 +44,10 @@ def compare(
 def _looked_at(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certificate:
     """By the arrays of the backend, wherever they live, and whatever is in them."""
     arrays, compression = ask.y.record.backend.arrays, plan.compression
-    weighted = _weights(ask, plan) * arrays.reshape(found, compression.box)
-    weighted = arrays.reshape(weighted, (compression.passes, compression.width))
-    free = plan.kept["free"]
-    stray = None if free is None else arrays.gather(arrays.reshape(found, (-1,)), free)
+    boxed = arrays.reshape(found, compression.box)
+    weighted = arrays.reshape(_weights(ask, plan) * boxed, (compression.passes, compression.width))
+    nobodys = plan.kept["free"]
+    stray = None if nobodys is None else arrays.only(boxed, nobodys)
     got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
     expected = arrays.reshape(expected, arrays.shape(got))
     return verdict(ask, got, expected, size, stray)
@@ -63,8 +63,8 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
         for mask in compression.owned:
             weights = weights * arrays.from_numpy(mask, like)
         plan.kept["weights"] = weights
-        nobody = arrays.zeros(compression.box, like) == weights  # no weight of a probe is zero by itself
-        plan.kept["free"] = arrays.found(nobody) if compression.owned else None
+        nobodys = arrays.zeros(compression.box, like) == weights  # no weight of a probe is zero by itself
+        plan.kept["free"] = nobodys if compression.owned else None
         if plan.way == "push":
             plan.kept["columns"] = written_out(ask, (*compression.owners, compression.along * 0), like)
     return plan.kept["weights"]

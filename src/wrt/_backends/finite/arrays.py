@@ -70,8 +70,8 @@ class NumpyArrays:
     def index(self, positions: Positions, like: Value) -> Array:
         return positions
 
-    def found(self, mask: Array) -> Array:
-        return np.flatnonzero(mask)
+    def only(self, array: Array, mask: Array) -> Array:
+        return np.where(mask, array, 0)
 
     def gather(self, array: Array, index: Array) -> Array:
         return np.take(array, index)

@@ -139,8 +139,8 @@ class JaxArrays:
     def index(self, positions: Positions, like: Value) -> Array:
         return np.asarray(positions)
 
-    def found(self, mask: Array) -> Array:
-        return jnp.flatnonzero(mask)
+    def only(self, array: Array, mask: Array) -> Array:
+        return jnp.where(mask, array, 0)
 
     def gather(self, array: Array, index: Array) -> Array:
         return _take(array, index, None)

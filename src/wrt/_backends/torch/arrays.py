@@ -249,8 +249,8 @@ class TorchArrays:
     def index(self, positions: Positions, like: Value) -> Tensor:
         return sent(np.asarray(positions, dtype=np.int64), like.key.device)
 
-    def found(self, mask: Tensor) -> Tensor:
-        return mask.reshape(-1).nonzero()[:, 0]
+    def only(self, array: Tensor, mask: Tensor) -> Tensor:
+        return torch.where(mask, array, 0)
 
     def gather(self, array: Tensor, index: Tensor) -> Tensor:
         return array.index_select(0, index)

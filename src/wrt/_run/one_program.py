@@ -19,18 +19,19 @@ from wrt._core.pattern import Way
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
-from wrt._run.budget import SMALL, answer_bytes
+from wrt._run.budget import SMALL, adopts, answer_bytes
 from wrt._run.certify import signs
 from wrt._run.compressed import Passes, guess_tolerance, places_of
 from wrt._run.fused import Known, ordinary, remember_block
+from wrt._run.heap import aligned_zeros
 from wrt._run.tally import IN_THE_BATCH
 
+DIFFERENCES = "by differences of the run in double precision"
+RULES = "rules in NumPy"
 Numbers = npt.NDArray[Any]
 
 
-def sweep_program(
-    ask: Ask, linear: Linear, plan: Compressed, report: Report, *, operations: int, dense: bool
-) -> Passes | None:
+def sweep_program(ask: Ask, linear: Linear, plan: Compressed, report: Report, *, operations: int, dense: bool) -> Passes | None:
     """All passes in one call; `dense` tells that all of the matrix will be asked for.
 
     None where the backend has no such program, or where what it returns has to be looked at more closely.
@@ -40,31 +41,72 @@ def sweep_program(
     if plan.passes * max(ask.n, ask.m) * ask.y.record.backend.arrays.itemsize(ask.y) >= SMALL:
         return None
     places = places_of(ask, plan) if dense and answer_bytes(ask) < SMALL else None
-    began = time.perf_counter()
     probes: dict[Way, Any] = {"pull": signs(ask.m)[0], "push": signs(ask.n)[0]}
     program = linear.passes(plan.compression.color, probes, plan.way, places)
     if program is None:
         return None
-    joined = program.joined
+    tolerance = guess_tolerance(ask, operations)
+    found = _leanly(ask, plan, report, program, tolerance, places)
+    return found or _by_the_engine(ask, linear, plan, report, program, tolerance, places, dense=dense)
+
+
+def _leanly(ask: Ask, plan: Compressed, report: Report, program: Any, tolerance: float, places: Any | None) -> Passes | None:
+    """By the backend's own few rules, which the first answers need no compiler for; differences of the run prove them."""
+    began = time.perf_counter()
+    found = program.lean()
+    if found is None:
+        return None
+    numbers, said = found
+    certificate = replace(_compared(ask, plan, numbers, said, "push", tolerance), probe=DIFFERENCES)
+    if not (certificate.passed and certificate.finite):
+        return None
+    line = "row" if plan.way == "pull" else "column"
+    report.steps.append(Step(f"{line}s together", plan.way, RULES, plan.passes, 1, time.perf_counter() - began))
+    report.steps.append(Step("certificate, two runs", "push", "differences", 1, 2))
+    return Passes(ask, plan, numbers, certificate, whole=_laid(ask, numbers, places))
+
+
+def _by_the_engine(
+    ask: Ask,
+    linear: Linear,
+    plan: Compressed,
+    report: Report,
+    program: Any,
+    tolerance: float,
+    places: Any | None,
+    *,
+    dense: bool,
+) -> Passes | None:
+    joined, began = program.joined, time.perf_counter()
     try:
         made = program.run()
     except Exception:  # an operation without a rule for batches: other ways are left
         return None
     numbers, said = _apart(ask, plan, made, joined=joined)
-    tolerance = guess_tolerance(ask, operations)
     certificate = _compared(ask, plan, numbers, said, plan.way if joined else "pull", tolerance)
     if not (certificate.passed and certificate.finite):
         return None
     certificate = replace(certificate, probe=IN_THE_BATCH) if joined else certificate
     steps = _steps(linear, plan, joined, time.perf_counter() - began)
     report.steps += steps
-    if program.settled and places is not None:
+    if program.settled and made[2] is not None:
         remember_block(ask, Known(plan, steps[0], certificate, lambda: program.run()[2]))
     elif program.settled and not dense:
         again = lambda: Passes(ask, plan, _apart(ask, plan, program.run(), joined=joined)[0], certificate)
         remember_block(ask, Known(plan, steps[0], certificate, again), "passes")
-    whole = None if made[2] is None else ask.y.record.backend.arrays.reshape(made[2], (ask.m, ask.n))
+    arrays = ask.y.record.backend.arrays
+    whole = arrays.reshape(made[2], (ask.m, ask.n)) if made[2] is not None else _laid(ask, numbers, places)
     return Passes(ask, plan, numbers, certificate, whole=whole)
+
+
+def _laid(ask: Ask, numbers: Numbers, places: Any | None) -> Any | None:
+    """The dense answer in memory that the framework takes over; None where it does not."""
+    adopt: Any = getattr(ask.y.record.backend.arrays, "adopt", None)
+    if places is None or not adopts(ask):
+        return None
+    whole = aligned_zeros((ask.m, ask.n), numbers.dtype)
+    whole.reshape(-1)[places] = numbers.reshape(-1)[: len(places)]
+    return adopt(whole)
 
 
 def _apart(ask: Ask, plan: Compressed, made: Any, *, joined: bool) -> tuple[Numbers, Numbers]:
@@ -86,9 +128,10 @@ def _steps(linear: Linear, plan: Compressed, joined: bool, seconds: float) -> li
 
 def _compared(ask: Ask, plan: Compressed, numbers: Numbers, said: Numbers, way: Way, tolerance: float) -> Certificate:
     """The probe two ways, and exact zeros in every slot that nobody owns. It was swept `way`: of rows, or of columns."""
-    if "proof" not in plan.kept:
-        plan.kept["proof"] = _weights(ask, plan, way, numbers), plan.compression.free, _sums(plan, way)
-    weights, free, sums = plan.kept["proof"]
+    kept = f"proof by {way}"
+    if kept not in plan.kept:
+        plan.kept[kept] = _weights(ask, plan, way, numbers), plan.compression.free, _sums(plan, way)
+    weights, free, sums = plan.kept[kept]
     if len(free) and numbers.reshape(-1)[free].any():  # a NaN is not zero either
         return Certificate("probe", math.inf, tolerance, "an entry outside the pattern is not zero")
     with np.errstate(invalid="ignore", over="ignore"):

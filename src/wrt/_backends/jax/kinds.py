@@ -2,6 +2,7 @@
 
 A rule takes marks, (k, *shape) of booleans, from the results of an operation back to its inputs. Rules say what can depend,
 whatever the numbers are, and work in NumPy: nothing is compiled. An operation without a rule is not guessed at.
+Operations that are `LINEAR` carry cotangents as they carry marks: where marks are joined, numbers are added.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from wrt._core.index import Shape
 
-Marks: TypeAlias = npt.NDArray[np.bool_]
+Marks: TypeAlias = npt.NDArray[Any]
 
 
 class NoRule(Exception):
@@ -58,6 +59,16 @@ ELEMENTWISE = (
     "sub tan tanh"
 ).split()
 
+LINEAR = frozenset(
+    "broadcast_in_dim concatenate copy copy_p expand_dims pad reduce_sum reshape rev slice split squeeze stack transpose".split()
+)
+"""Whose rule is the transpose of the operation."""
+
+
+def joined(marks: Marks, axis: tuple[int, ...], *, keepdims: bool = False) -> Marks:
+    """What comes from several places: one mark, or the sum of numbers."""
+    return np.asarray((np.any if marks.dtype == bool else np.sum)(marks, axis=axis, keepdims=keepdims))
+
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
@@ -72,27 +83,27 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 @rule(*ELEMENTWISE)
 def _elementwise(op: Marked) -> list[Marks | None]:
-    return [_folded(op.marks, shape) if wanted else None for shape, wanted in zip(op.shapes, op.wanted, strict=True)]
+    return [folded(op.marks, shape) if wanted else None for shape, wanted in zip(op.shapes, op.wanted, strict=True)]
 
 
-def _folded(marks: Marks, shape: Shape) -> Marks:
+def folded(marks: Marks, shape: Shape) -> Marks:
     """Marks of an input that was repeated to the shape of the result: a single number, or along axes of length 1."""
     if marks.shape[1:] == shape:
         return marks
     if not shape:
-        return np.asarray(marks.reshape(len(marks), -1).any(1))
+        return joined(marks.reshape(len(marks), -1), (1,))
     if len(shape) != marks.ndim - 1:
         raise NoRule("shapes differ")
-    return np.asarray(np.any(marks, axis=tuple(1 + k for k, n in enumerate(shape) if n == 1), keepdims=True))
+    return joined(marks, tuple(1 + k for k, n in enumerate(shape) if n == 1), keepdims=True)
 
 
 @rule("broadcast_in_dim")
 def _broadcast(op: Marked) -> list[Marks | None]:
     shape, kept = op.shapes[0], op.params["broadcast_dimensions"]
     repeated = tuple(1 + k for k in range(op.marks.ndim - 1) if k not in kept)
-    marks = np.any(op.marks, axis=repeated).reshape(len(op.marks), *(op.marks.shape[1 + k] for k in kept))
+    marks = joined(op.marks, repeated).reshape(len(op.marks), *(op.marks.shape[1 + k] for k in kept))
     single = tuple(1 + k for k, n in enumerate(shape) if n == 1)
-    return op.only_first(np.any(marks, axis=single, keepdims=True))
+    return op.only_first(joined(marks, single, keepdims=True))
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -117,7 +128,7 @@ def _rev(op: Marked) -> list[Marks | None]:
 def _slice(op: Marked) -> list[Marks | None]:
     starts, stops = op.params["start_indices"], op.params["limit_indices"]
     strides = op.params["strides"] or (1,) * len(starts)
-    marks = np.zeros((len(op.marks), *op.shapes[0]), dtype=bool)
+    marks = np.zeros((len(op.marks), *op.shapes[0]), op.marks.dtype)
     marks[(slice(None), *map(slice, starts, stops, strides))] = op.marks
     return op.only_first(marks)
 
@@ -130,7 +141,7 @@ def _pad(op: Marked) -> list[Marks | None]:
         at = low + (between + 1) * np.arange(length)
         inside = (at >= 0) & (at < marks.shape[1 + axis])
         taken = np.take(marks, np.where(inside, at, 0), axis=1 + axis)
-        marks = taken & inside.reshape((-1,) + (1,) * (taken.ndim - axis - 2))
+        marks = np.where(inside.reshape((-1,) + (1,) * (taken.ndim - axis - 2)), taken, taken.dtype.type(0))
     return op.only_first(marks)
 
 
@@ -149,9 +160,9 @@ def _stack(op: Marked) -> list[Marks | None]:
 @rule("split")
 def _split(op: Marked) -> list[Marks | None]:
     axis, sizes = op.params["axis"], op.params["sizes"]
-    count = next(len(marks) for marks in op.results if marks is not None)
-    rest = op.shapes[0]
-    blank = [np.zeros((count, *rest[:axis], int(size), *rest[axis + 1 :]), dtype=bool) for size in sizes]
+    known = next(marks for marks in op.results if marks is not None)
+    count, rest = len(known), op.shapes[0]
+    blank = [np.zeros((count, *rest[:axis], int(size), *rest[axis + 1 :]), known.dtype) for size in sizes]
     found = [none if marks is None else marks for marks, none in zip(op.results, blank, strict=True)]
     return op.only_first(np.concatenate(found, axis=1 + axis))
 

@@ -32,9 +32,9 @@ class Heat:
     asked: int = 0
     spent: float = 0.0
 
-    @property
-    def hot(self) -> bool:
-        return self.asked > FEW or self.spent > ENOUGH or STEADY.get() or not on_cpu()
+    def hot(self, coming: int = 0) -> bool:
+        """Whether to compile, with so many questions more."""
+        return self.asked + coming > FEW or self.spent > ENOUGH or STEADY.get() or not on_cpu()
 
 
 class Later:
@@ -71,7 +71,7 @@ class Later:
     def interpreted(self, given: Sequence[Any]) -> Any | None:
         """What NumPy gives, asked once more; None once a compiler is worth it, or where there is no rule for everything."""
         self.heat.asked += self._alone
-        if self.heat.hot:
+        if self.heat.hot():
             return None
         began = time.perf_counter()
         found = self.evaluated(given)

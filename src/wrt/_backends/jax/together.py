@@ -1,12 +1,13 @@
 """Lines that share no entry, swept together with a probe, as one program.
 
 The probe is one more line of the batch where JAX's own batching rules are all that a batch needs; otherwise it is an
-unbatched pull beside it.
+unbatched pull beside it. The first answers are NumPy's, without a trace where it can be done without.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ import numpy.typing as npt
 
 from wrt._backends.jax import reach
 from wrt._backends.jax.halves import NEITHER, ONE, OTHER, Halves, halves
+from wrt._backends.jax.interpreted.lean import lean
+from wrt._backends.jax.kinds import NoRule
 from wrt._backends.jax.later import Later
 from wrt._backends.jax.segment import Only, adjoint
 from wrt._core.index import Positions, Shape
@@ -28,18 +31,21 @@ if TYPE_CHECKING:
     from wrt._backends.jax.sweep import JaxLinear
 
 Array = Any
+Lines = tuple[Array, Array | None]
+"""(passes, width), the probe last if it is joined; else what the probe gave beside them."""
 Swept = tuple[Array, Array | None, Array | None]
-"""(passes, width), the probe last if it is joined; else what the probe gave; and the dense answer where asked for."""
+"""The same, and the dense answer where it was asked for; NumPy leaves that to whoever asks."""
 
 
 class Program:
     """A sweep of a template: interpreted while it is new, then compiled in two halves, or as a whole."""
 
-    __slots__ = ("_halves", "settled", "whole")
+    __slots__ = ("_halves", "_whole", "lines", "settled")
 
-    def __init__(self, function: Callable[..., Swept]) -> None:
-        self.whole = Later(function)
+    def __init__(self, lines: Later, whole: Callable[..., Swept]) -> None:
+        self.lines = lines
         self.settled = False
+        self._whole = jax.jit(whole)
         self._halves: Halves | None = None
 
     def prepared(self, *given: Any) -> Callable[[], Swept]:
@@ -47,18 +53,19 @@ class Program:
         if not self.settled:
             self._halves, self.settled = self._in_halves(given), True
         if self._halves is None:
-            return partial(self.whole, *given)
+            return partial(self._whole, *given)
         return partial(self._halves.second, self._halves.first(*given))
 
     def _in_halves(self, given: Sequence[Any]) -> Halves | None:
         """Both halves, once they have given what NumPy gives for the whole: a probe would lose in them what lines lose."""
-        expected = self.whole.evaluated(given)
+        expected: Lines | None = self.lines.evaluated(given)
         kinds = zip((OTHER, ONE, NEITHER), given, strict=True)
         depends = [kind for kind, arrays in kinds for _ in jax.tree.leaves(arrays)]
-        made = None if expected is None else halves(self.whole.traced(given), depends)
+        made = None if expected is None else halves(self._whole.trace(*given), depends)
         if made is None:
             return None
-        pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(made.second(made.first(*given))), strict=True)
+        *found, _ = made.second(made.first(*given))
+        pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True)
         return made if all(_agree(np.asarray(a), np.asarray(b)) for a, b in pairs) else None
 
 
@@ -71,26 +78,69 @@ def _agree(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 class Together:
     """A program and its numbers; the probe is one more line of the batch if `joined`, or else a pull."""
 
-    __slots__ = ("_given", "_prepared", "_program", "joined")
+    __slots__ = ("_color", "_given", "_linear", "_prepared", "_probes", "_program", "_way", "joined")
 
-    def __init__(self, program: Program, given: Sequence[Any], joined: bool) -> None:
+    def __init__(
+        self, linear: JaxLinear, program: Program, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way
+    ) -> None:
+        self.joined = reach.batches_hold(linear.ops)
+        self._linear = linear
         self._program = program
-        self._given = given
+        self._color = color
+        self._probes = probes
+        self._way = way
+        self._given: Sequence[Any] | None = None
         self._prepared: Callable[[], Swept] | None = None
-        self.joined = joined
+
+    def lean(self) -> Lines | None:
+        """The lines by rules in NumPy, and what differences of the run say of the probe of columns; None once it is hot."""
+        linear, heat = self._linear, self._program.lines.heat
+        if self._program.settled or heat.hot(coming=1):
+            return None
+        passes = int(self._color.max()) + 1
+        known = lean(linear.ops, linear.y.key, linear.xs[0].key, linear.record.program.value, passes)
+        if known is None:
+            return None
+        heat.asked += 1
+        began = time.perf_counter()
+        try:
+            lines = known.swept(self._way, self._seeds(joined=False))
+            said = known.differences(self._probes["push"].reshape(linear.xs[0].shape))
+        except NoRule:
+            return None
+        heat.spent += time.perf_counter() - began
+        return lines, said
 
     def run(self) -> Swept:
+        """By JAX: interpreted while it is new."""
         if self._prepared is None:
-            found: Swept | None = None if self._program.settled else self._program.whole.interpreted(self._given)
+            given = self._numbers()
+            found: Lines | None = None if self._program.settled else self._program.lines.interpreted(given)
             if found is not None:
-                return found
-            self._prepared = self._program.prepared(*self._given)
+                return *found, None
+            self._prepared = self._program.prepared(*given)
         return self._prepared()
 
     @property
     def settled(self) -> bool:
         """Whether it is compiled; before that it is interpreted, and rounds otherwise."""
         return self._prepared is not None
+
+    def _numbers(self) -> Sequence[Any]:
+        if self._given is None:
+            y, joined = self._linear.y, self.joined
+            probe = None if joined else self._probes["pull"].reshape(y.shape).astype(y.dtype)
+            self._given = jax.device_put(((self._seeds(joined=joined), probe), *self._linear.numbers()))
+        return self._given
+
+    def _seeds(self, *, joined: bool) -> npt.NDArray[Any]:
+        along = self._linear.y if self._way == "pull" else self._linear.xs[0]
+        seeds = np.zeros((int(self._color.max()) + 1 + joined, along.size), along.dtype)
+        swept = np.flatnonzero(self._color >= 0)
+        seeds[self._color[swept], swept] = 1
+        if joined:
+            seeds[-1] = self._probes[self._way]
+        return seeds.reshape(-1, *along.shape)
 
 
 def together(
@@ -102,38 +152,39 @@ def together(
     """
     if len(linear.live) != 1 or len(linear.xs) != 1 or "vmap" not in linear.pull_rungs:
         return None
-    joined = reach.batches_hold(linear.ops)
-    y, along = linear.y, linear.y if way == "pull" else linear.xs[0]
-    passes = int(color.max()) + 1
-    seeds = np.zeros((passes + joined, along.size), along.dtype)
-    swept = np.flatnonzero(color >= 0)
-    seeds[color[swept], swept] = 1
-    if joined:
-        seeds[-1] = probes[way]
-    probe = None if joined else probes["pull"].reshape(y.shape).astype(y.dtype)
-    dense = None if places is None else (*y.shape, *linear.xs[0].shape)
+    dense = None if places is None else (*linear.y.shape, *linear.xs[0].shape)
     program = _together(linear.segment.template, way, dense, None if places is None else Only(places))
-    given = jax.device_put(((seeds.reshape(-1, *along.shape), probe), *linear.numbers()))
-    return Together(program, given, joined)
+    return Together(linear, program, color, probes, way)
 
 
 @lru_cache(maxsize=64)
 def _together(template: Template, way: Way, dense: Shape | None, places: Only | None) -> Program:
     """Where entries belong is written into the program: a compiler does more with numbers that it knows."""
 
-    def program(seeds: tuple[Array, Array | None], xs: Sequence[Array], others: Sequence[Array]) -> Swept:
-        (x,), (lines_of, probe) = xs, seeds
-        y = lambda x: template([x], others)
-        pull = jax.vjp(y, x)[1] if way == "pull" or probe is not None else None
-
-        def sweep(seed: Array) -> Array:
-            return jax.jvp(y, (x,), (seed,))[1].astype(x.dtype) if way == "push" else adjoint(pull, seed)[0]
-
-        lines = jax.vmap(sweep)(lines_of).reshape(len(lines_of), -1)
-        said = None if probe is None else adjoint(pull, probe)[0]
+    def sweep(*given: Any) -> Swept:
+        lines, said = _sweep(template, way, *given)
         return lines, said, None if dense is None or places is None else _placed(lines, places.thing, dense)
 
-    return Program(program)
+    return Program(_lines(template, way), sweep)
+
+
+@lru_cache(maxsize=256)
+def _lines(template: Template, way: Way) -> Later:
+    return Later(partial(_sweep, template, way))
+
+
+def _sweep(
+    template: Template, way: Way, seeds: tuple[Array, Array | None], xs: Sequence[Array], others: Sequence[Array]
+) -> Lines:
+    (x,), (batch, probe) = xs, seeds
+    y = lambda x: template([x], others)
+    pull = jax.vjp(y, x)[1] if way == "pull" or probe is not None else None
+
+    def line(seed: Array) -> Array:
+        return jax.jvp(y, (x,), (seed,))[1].astype(x.dtype) if way == "push" else adjoint(pull, seed)[0]
+
+    lines = jax.vmap(line)(batch).reshape(len(batch), -1)
+    return lines, None if probe is None else adjoint(pull, probe)[0]
 
 
 def _placed(lines: Array, places: Array, shape: Shape) -> Array:

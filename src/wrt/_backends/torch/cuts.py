@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -100,16 +101,66 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
     start: Spot = (y.key.edge.node, y.key.edge.output_nr)
     ends = {(x.key.edge.node, x.key.edge.output_nr) for x in xs if x.key.edge is not None}
     walked = _walked(start[0], ends)
-    if walked is None:
+    if walked is None or start[0] not in walked[1]:
         return None
-    edges, leads = walked
-    if start[0] not in leads:
-        return None
+    chart = _chart(start, ends, *walked)
+    kinds = [type(node).__name__ for node, _ in chart.spots]
+    metadata = [node._input_metadata[output] for node, output in chart.spots]
+    sizes = [math.prod(each.shape) for each in metadata]
+    work = [_work(kind, node, size) for kind, (node, _), size in zip(kinds, chart.spots, sizes, strict=True)]
+    mixing = frozenset([k for k, (node, _) in enumerate(chart.spots) if work[k][0] and _mixes(kinds[k], node)])
+    on_cpu, dtype = y.key.device.type == "cpu", y.dtype
+    met: dict[int, Value] = {}  # one Value for each tensor: what is found out about it is found out once
+
+    def value(tensor: int) -> Value | None:
+        if metadata[tensor].dtype != dtype:
+            return None
+        if tensor not in met:
+            met[tensor] = make(GradientEdge(*chart.spots[tensor]))
+        return met[tensor]
+
+    return Flow(
+        sizes,
+        chart.made_from,
+        [products for products, _ in work],
+        [elements for _, elements in work],
+        chart.ends,
+        not leads_unmixed(chart.made_from, mixing, set(chart.ends)),
+        _push_cost(kinds, work, on_cpu),
+        value,
+        lambda: weights(start[0], xs, make),  # not y itself, which may keep this flow
+        mixing,
+        not on_cpu,
+        lambda tensor: _is_sum(chart.spots[tensor], chart.made_from[tensor]),
+        chart.trail,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """The tensors between y and x, numbered breadth first from y."""
+
+    spots: list[Spot]
+    made_from: list[list[int]]
+    steps: list[tuple[int, int]]
+    """For each tensor one that is made from it, and as which input of it."""
+    ends: tuple[int, ...]
+
+    def trail(self, tensor: int) -> tuple[int, ...]:
+        """The way from y to a tensor: which input of each operation, one after another."""
+        found: list[int] = []
+        while tensor:
+            tensor, k = self.steps[tensor]
+            found.append(k)
+        return tuple(reversed(found))
+
+
+def _chart(start: Spot, ends: set[Spot], edges: dict[Node, Sequence[Spot]], leads: set[Node]) -> _Chart:
     number: dict[Spot, int] = {start: 0}
     spots = [start]
-    steps: list[tuple[int, int]] = [(0, 0)]  # for each tensor one that is made from it, and as which input of it
+    steps = [(0, 0)]
     made_from: list[list[int]] = []
-    for spot in spots:  # grows while it is walked: breadth first from y
+    for spot in spots:  # grows while it is walked
         sources: list[int] = []
         made_from.append(sources)
         if spot in ends:
@@ -121,44 +172,7 @@ def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -
                     spots.append(source)
                     steps.append((len(made_from) - 1, k))
                 sources.append(number[source])
-    sizes = [math.prod(node._input_metadata[output].shape) for node, output in spots]
-    work = [_work(node, size) for (node, _), size in zip(spots, sizes, strict=True)]
-    mixing = frozenset([k for k, (node, _) in enumerate(spots) if work[k][0] and _mixes(node)])
-    dtype = y.dtype
-
-    met: dict[int, Value] = {}  # one Value for each tensor: what is found out about it is found out once
-
-    def value(tensor: int) -> Value | None:
-        node, output = spots[tensor]
-        if node._input_metadata[output].dtype != dtype:
-            return None
-        if tensor not in met:
-            met[tensor] = make(GradientEdge(node, output))
-        return met[tensor]
-
-    return Flow(
-        sizes,
-        made_from,
-        [products for products, _ in work],
-        [elements for _, elements in work],
-        tuple(number[end] for end in ends if end in number),
-        not leads_unmixed(made_from, mixing, {number[end] for end in ends if end in number}),
-        _push_cost(spots, work),
-        value,
-        lambda: weights(start[0], xs, make),  # not y itself, which may keep this flow
-        mixing,
-        y.key.device.type != "cpu",
-        lambda tensor: _is_sum(spots[tensor], made_from[tensor]),
-        lambda tensor: _trail(steps, tensor),
-    )
-
-
-def _trail(steps: list[tuple[int, int]], tensor: int) -> tuple[int, ...]:
-    found: list[int] = []
-    while tensor:
-        tensor, k = steps[tensor]
-        found.append(k)
-    return tuple(reversed(found))
+    return _Chart(spots, made_from, steps, tuple(number[end] for end in ends if end in number))
 
 
 def follow(y: Value, trail: Sequence[int], make: Callable[[GradientEdge], Value]) -> Value | None:
@@ -214,26 +228,23 @@ def _walked(start: Node, ends: set[Spot]) -> tuple[dict[Node, Sequence[Spot]], s
     return edges, leads
 
 
-def _mixes(node: Node) -> bool:
+def _mixes(name: str, node: Node) -> bool:
     """A matrix times one vector: every number that comes out depends on every number that goes in."""
-    name = type(node).__name__
     if name in ("AddmmBackward0", "MmBackward0"):
         sizes: Any = getattr(node, "_saved_mat1_sym_sizes", None) or getattr(node, "_saved_self_sym_sizes", (0,))
         return bool(sizes[0] == 1)
     return bool(name == "MvBackward0")
 
 
-def _push_cost(spots: list[Spot], work: list[tuple[float, float]]) -> float:
-    """Under vmap on a CPU a convolution is pushed in about half the time of its pull; most else costs a little more."""
+def _push_cost(names: list[str], work: list[tuple[float, float]], on_cpu: bool) -> float:
+    """On a CPU a convolution is pushed in about half the time of its pull; most else costs a little more."""
     total = sum(products for products, _ in work)
-    convolved = sum(work[k][0] for k, (node, _) in enumerate(spots) if type(node).__name__ == "ConvolutionBackward0")
-    on_cpu = spots[0][0]._input_metadata[spots[0][1]].device.type == "cpu"
+    convolved = sum(products for name, (products, _) in zip(names, work, strict=True) if name == "ConvolutionBackward0")
     return 0.6 if on_cpu and convolved > 0.8 * total > 0 else 1.3
 
 
-def _work(node: Node, size: int) -> tuple[float, float]:
+def _work(name: str, node: Node, size: int) -> tuple[float, float]:
     """(multiplications, other numbers touched) in one pass through a node."""
-    name = type(node).__name__
     try:
         if name == "AddmmBackward0":
             return float(size * node._saved_mat1_sym_sizes[1]), float(size)

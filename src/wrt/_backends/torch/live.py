@@ -122,7 +122,10 @@ class LiveRecord:
 
     def follow(self, y: Value, trail: Sequence[int]) -> Value | None:
         """The tensor at the end of a way that led to one in an earlier graph of the same program."""
-        return cuts.follow(y, trail, self._at_edge)
+        found = cuts.follow(y, trail, self._at_edge)
+        if found is not None and y.key.trusted:  # what led there led to y
+            found.key.trusted = True
+        return found
 
     def signature(self, y: Value) -> tuple[str, ...]:
         """What a plan for y may be remembered by."""

@@ -96,7 +96,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
         if rule is None or spot[1] or metadata.dtype != dtype:
             return None
         slots[spot] = len(ins) + len(steps)
-        steps.append(Step(rule, node, metadata.shape, inputs, []))
+        steps.append(Step(rule, node, tuple(metadata.shape), inputs, []))
     return Program(len(ins), steps) if slots[start] is not None else None
 
 

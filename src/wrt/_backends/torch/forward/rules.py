@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 Tensor: TypeAlias = torch.Tensor
 Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
-Shape: TypeAlias = Sequence[int]
+Shape: TypeAlias = tuple[int, ...]
 Tangents: TypeAlias = Sequence[Tensor | None]
 Rule: TypeAlias = Callable[[Node, Tangents, Shape], Tensor]
 

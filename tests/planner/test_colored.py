@@ -136,7 +136,6 @@ def test_a_wrong_entry_of_an_arrow_is_found(monkeypatch, entry):
     y, x = asked(arrow)
     truth = row_loop(y, x)
     right = TorchLinear.push
-    pull = TorchLinear._pull_vmap
 
     def wrong_push(self, tangents, rung):
         pushed = right(self, tangents, rung).clone()
@@ -144,15 +143,18 @@ def test_a_wrong_entry_of_an_arrow_is_found(monkeypatch, entry):
             pushed[0, entry[0]] += 1e-5
         return pushed
 
-    def wrong_pull(self, seeds):
-        pulled = [g.clone() for g in pull(self, seeds)]
-        for g in pulled:
-            if entry[1] != 5 and len(g) < 12:
-                g[0, entry[1]] += 1e-5
-        return pulled
+    for name in ("_pull_by_rules", "_pull_vmap"):
+        pull = getattr(TorchLinear, name)
 
+        def wrong_pull(self, seeds, pull=pull):
+            pulled = [g.clone() for g in pull(self, seeds)]
+            for g in pulled:
+                if entry[1] != 5 and len(g) < 12:
+                    g[0, entry[1]] += 1e-5
+            return pulled
+
+        monkeypatch.setattr(TorchLinear, name, wrong_pull)
     monkeypatch.setattr(TorchLinear, "push", wrong_push)
-    monkeypatch.setattr(TorchLinear, "_pull_vmap", wrong_pull)
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, truth, rtol=1e-9, atol=1e-9)
     assert J.certificate

@@ -83,9 +83,9 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 
 @pytest.mark.parametrize("fault", range(len(BATCHING)))
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
-    right, at_once = TorchLinear._pull_vmap, TorchLinear.pull_at_once
-    monkeypatch.setattr(TorchLinear, "_pull_vmap", lambda self, s: [BATCHING[fault](g) for g in right(self, s)])
-    monkeypatch.setattr(TorchLinear, "pull_at_once", lambda self, s, t: BATCHING[fault](at_once(self, s, t)))
+    for name in ("_pull_by_rules", "_pull_vmap"):
+        right = getattr(TorchLinear, name)
+        monkeypatch.setattr(TorchLinear, name, lambda self, s, right=right: [BATCHING[fault](g) for g in right(self, s)])
     assert "certificate disagreed" in answered_right(*dense())
 
 

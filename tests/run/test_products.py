@@ -37,15 +37,16 @@ def test_products_with_some_rows_travel_together_too():
 
 @pytest.mark.parametrize("row", [0, 11, 19])
 def test_a_batch_that_is_wrong_is_found(monkeypatch, row):
-    right = TorchLinear._pull_vmap
+    for name in ("_pull_by_rules", "_pull_vmap"):
+        right = getattr(TorchLinear, name)
 
-    def wrong(self, seeds):
-        (found,) = right(self, seeds)
-        found = found.clone()
-        found[row] *= 1 + 1e-6
-        return [found]
+        def wrong(self, seeds, right=right):
+            (found,) = right(self, seeds)
+            found = found.clone()
+            found[row] *= 1 + 1e-6
+            return [found]
 
-    monkeypatch.setattr(TorchLinear, "_pull_vmap", wrong)
+        monkeypatch.setattr(TorchLinear, name, wrong)
     y, x = asked()
     J = d(y) / d(x)
     torch.testing.assert_close(us(20) @ J, us(20) @ row_loop(y, x), rtol=1e-12, atol=1e-12)

@@ -40,10 +40,12 @@ class TooFew(NotForThis):
 class Linear(Protocol):
     """The derivative of y with respect to several Values, at the recorded point; set up once, swept many times."""
 
-    pull_rungs: tuple[str, ...]
-    """Ways to pull a batch, best first; the last one is the engine's plain, unbatched pass."""
     push_rungs: tuple[str, ...]
     """Ways to push a batch; empty where pushing is impossible."""
+
+    @property
+    def pull_rungs(self) -> tuple[str, ...]:
+        """Ways to pull a batch, best first; the last one is the engine's plain, unbatched pass."""
 
     def pull(self, seeds: Array, rung: str) -> list[Array | None]:
         """(k, *y.shape) -> for each x (k, *x.shape), or None where no path leads there."""

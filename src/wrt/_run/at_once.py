@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from wrt._core.ask import Ask
@@ -37,16 +38,15 @@ FROM_WEIGHTS = "rows, starting as the weights of the last layer"
 class AtOnce:
     """The answer, (m, n), and what is needed to tell how it came about, should somebody ask."""
 
-    __slots__ = ("array", "ask", "from_weights", "joined", "residual", "seconds", "way")
+    __slots__ = ("array", "ask", "from_weights", "joined", "residual", "rung", "seconds", "way")
 
-    def __init__(
-        self, ask: Ask, way: Way, array: Array, residual: float, seconds: float, *, from_weights: bool, joined: bool
-    ) -> None:
+    def __init__(self, ask: Ask, found: Found, residual: float, seconds: float, *, from_weights: bool) -> None:
         self.ask = ask
-        self.way = way
+        self.way: Way = found.way
         self.from_weights = from_weights
-        self.joined = joined
-        self.array = array
+        self.joined = found.joined
+        self.rung = found.rung
+        self.array = found.array
         self.residual = residual
         self.seconds = seconds
 
@@ -58,24 +58,24 @@ class AtOnce:
             report.because = from_weights_because(ask)
             proof = "certificate, one more row of the batch" if self.joined else "certificate"
             report.steps = [
-                Step(FROM_WEIGHTS, "pull", "vmap", ask.m, 1, self.seconds),
-                Step(proof, "pull", "vmap" if self.joined else "one by one", 1, 1),
+                Step(FROM_WEIGHTS, "pull", self.rung, ask.m, 1, self.seconds),
+                Step(proof, "pull", self.rung if self.joined else "one by one", 1, 1),
             ]
         elif self.way == "pull":
             report.steps = [
-                Step("rows", "pull", "vmap", ask.m, 1, self.seconds),
-                Step("certificate, one more row of the batch", "pull", "vmap", 1, 0)
+                Step("rows", "pull", self.rung, ask.m, 1, self.seconds),
+                Step("certificate, one more row of the batch", "pull", self.rung, 1, 0)
                 if self.joined
                 else Step("certificate", "pull", "one by one", 1, 1),
             ]
         elif self.joined:
             report.steps = [
-                Step("columns", "push", "double backward", ask.n, 1, self.seconds),
+                Step("columns", "push", self.rung, ask.n, 1, self.seconds),
                 Step("set-up of the push", "pull", "kept differentiable", 1, 1),
             ]
         else:
             report.steps = [
-                Step("columns", "push", "forward, by rules", ask.n, 1, self.seconds),
+                Step("columns", "push", self.rung, ask.n, 1, self.seconds),
                 Step("certificate", "pull", "one by one", 1, 1),
             ]
         report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=self._probe)
@@ -124,11 +124,11 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
     if not found.residual <= tolerance(ask) * bound < math.inf:  # false for a NaN too
         return None
     relative, seconds = found.residual / bound if found.residual else 0.0, time.perf_counter() - started
-    return AtOnce(ask, found.way, found.array, relative, seconds, from_weights=from_weights, joined=found.joined)
+    return AtOnce(ask, found, relative, seconds, from_weights=from_weights)
 
 
 class Found(NamedTuple):
-    """A block, how far a probe of it is off, and the size of its entries.
+    """A block, how far a probe of it is off, the size of its entries, and on which rung it was swept.
 
     `joined`: the probe took no pull of its own. It was one more row of the batch, or it set the push up.
     """
@@ -138,6 +138,7 @@ class Found(NamedTuple):
     size: float
     way: Way
     joined: bool
+    rung: str
 
 
 class Rows(NamedTuple):
@@ -149,7 +150,7 @@ class Rows(NamedTuple):
 
 def all_rows(ask: Ask) -> Rows | None:
     """Every row, in one call and without a probe; None where more has to be looked at, as above."""
-    if not _ordinary(ask) or not trusted(ask.y) or ask.m < 2 or ask.m > ask.n or not _fits(ask, ask.m, ask.n):
+    if not _ordinary(ask) or not trusted(ask.y, ask.x.values) or ask.m < 2 or ask.m > ask.n or not _fits(ask, ask.m, ask.n):
         return None
     started = time.perf_counter()
     arrays, linear = _engine(ask.y, ask.x.parts[0].value)
@@ -157,7 +158,9 @@ def all_rows(ask: Ask) -> Rows | None:
         block = _in_chunks(ask.y, linear, arrays.identity(ask.y), True)
     except CannotBatch:
         return None
-    return None if block is None else Rows(block, Step("rows", "pull", "vmap", ask.m, 1, time.perf_counter() - started))
+    if block is None:
+        return None
+    return Rows(block, Step("rows", "pull", linear.pull_rungs[0], ask.m, 1, time.perf_counter() - started))
 
 
 class Columns(NamedTuple):
@@ -240,10 +243,10 @@ def few_enough(m: int, n: int) -> bool:
     return m * max(m, n) <= FREE
 
 
-def trusted(y: Value) -> bool:
-    """Whether the backend vouches for the batches of all operations on the way."""
+def trusted(y: Value, xs: Sequence[Value] = ()) -> bool:
+    """Whether the backend vouches for the batches of all operations that led to y, or at least of those from xs on."""
     vouch = getattr(y.record, "trusted", None)
-    return vouch is not None and bool(vouch(y))
+    return vouch is not None and bool(vouch(y, xs))
 
 
 def _engine(y: Value, x: Value) -> tuple[Any, Any]:
@@ -258,22 +261,22 @@ def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
     if block is None:
         return None
     residual, size = arrays.probed(arrays.weights(signs(m), y), block)
-    return Found(block[:m], residual, size, "pull", True)
+    return Found(block[:m], residual, size, "pull", True, linear.pull_rungs[0])
 
 
 def _rows_and_a_pull(y: Value, x: Value, m: int) -> Found | None:
     """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
     arrays, linear = _engine(y, x)
     block = _in_chunks(y, linear, arrays.identity(y), False)
-    return None if block is None else _beside_a_pull(y, linear, block, m)
+    return None if block is None else _beside_a_pull(y, linear, block, m, linear.pull_rungs[0])
 
 
-def _beside_a_pull(y: Value, linear: Any, block: Array, m: int) -> Found:
+def _beside_a_pull(y: Value, linear: Any, block: Array, m: int, rung: str) -> Found:
     arrays: Any = y.record.backend.arrays
     probe = arrays.weights(signs(m), y)
     (expected,) = linear.pull(probe.view(1, *y.shape), linear.pull_rungs[-1])
     residual, size = arrays.agreement(probe, arrays.transpose(block), expected.reshape(-1))
-    return Found(block, residual, size, "pull", False)
+    return Found(block, residual, size, "pull", False, rung)
 
 
 def _in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
@@ -303,14 +306,14 @@ def _rows_from_weights(y: Value, x: Value, m: int) -> Found | None:
     inner = record.linear(value, (x,))
     if arrays.accelerated(y):
         block = inner.pull_at_once(rows, True)
-        return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m)
+        return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m, inner.pull_rungs[0])
     probe = arrays.weights(signs(m), y)
     (pulled,) = last.pull(probe.view(1, *y.shape), last.pull_rungs[-1])
     block = inner.pull_at_once(arrays.concat([rows, pulled], 0), True)
     if block is None:
         return None
     residual, size = arrays.probed(probe, block)
-    return Found(block[:m], residual, size, "pull", True)
+    return Found(block[:m], residual, size, "pull", True, inner.pull_rungs[0])
 
 
 def _columns(y: Value, x: Value, m: int) -> Found | None:
@@ -322,4 +325,4 @@ def _columns(y: Value, x: Value, m: int) -> Found | None:
         return None
     block, (expected,) = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
-    return Found(arrays.transpose(block), residual, size, "push", linear.set_up)
+    return Found(arrays.transpose(block), residual, size, "push", linear.set_up, linear.push_rungs[1 if linear.set_up else 0])

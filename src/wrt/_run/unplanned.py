@@ -36,7 +36,7 @@ def unplanned(ask: Ask) -> Unplanned:
         return LEFT_TO_OTHERS
     m, n = ask.m, ask.n
     small = min(m, n) < FEWEST
-    batches: Batches = "trusted" if trusted(ask.y) else "unknown"
+    batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"
     tall = m > n + 2 and _tall_on_a_device(ask)
     if small and batches == "trusted" and not tall:
         return Unplanned(at_once(ask, batches=batches), True)

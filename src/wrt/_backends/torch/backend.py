@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from wrt._backends.torch import compat, record, registry, sharded
+from wrt._backends.torch.apart import follow_saved_tensors
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.hooks import follow_hooks
 from wrt._backends.torch.live import LiveRecord
@@ -27,6 +28,7 @@ class TorchBackend:
         self.live = LiveRecord(self)
         compat.follow_retain_grad()
         follow_hooks()
+        follow_saved_tensors()
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from operator import methodcaller
 from types import TracebackType
 from typing import Any
 
@@ -80,6 +81,11 @@ def is_calm() -> bool:
     )
 
 
+def is_transformed() -> bool:
+    """Whether operations mean something else at the moment: inside `torch.func` transforms and dispatch modes."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or bool(torch._C._len_torch_dispatch_stack())
+
+
 def is_shared(tensor: torch.Tensor) -> bool:
     """Whether another tensor lives in the same memory; where torch does not tell, it may."""
     if _holders is None:
@@ -110,12 +116,17 @@ def keeps_tensors(node: Node) -> bool:
         except RuntimeError:
             return True
     kind: type = type(node)
-    return _saves(kind)
+    return bool(raw_saved(kind))
 
 
 @cache
-def _saves(kind: type) -> bool:
-    return any(name.startswith("_raw_saved_") for name in dir(kind))
+def raw_saved(kind: type) -> tuple[str, ...]:
+    """The names under which nodes of a kind keep tensors."""
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+made: Callable[[Node], int] = methodcaller("_sequence_nr")
+"""When a node was made: in one thread, after everything it is made from."""
 
 
 def is_leaf_node(node: Node) -> bool:

@@ -16,6 +16,8 @@ from wrt._backends.torch.cone import Cone, cone
 from wrt._backends.torch.hooks import hook_notes, may_act
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
+from wrt._backends.torch.rules.program import Program
+from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import TorchLinear, row
 from wrt._backends.torch.trusted import TRUSTED, trusted
 from wrt._backends.torch.views import base_side
@@ -36,7 +38,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "flow", "leaf", "operations", "signature", "tensor", "trusted", "version", "view")
+    __slots__ = ("_edge", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view")
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class Moment:
         self.trusted: bool | None = None
         self.operations: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
+        self.program: tuple[tuple[Any, ...], Program | None] | None = None  # of the last question, too
 
     @property
     def edge(self) -> GradientEdge | None:
@@ -167,8 +170,10 @@ class LiveRecord:
         """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
         return cuts.weights(y.key.edge.node, xs, self._at_edge)
 
-    def trusted(self, y: Value) -> bool:
-        """Whether the batches of every operation that led to y are known to be right."""
+    def trusted(self, y: Value, xs: Sequence[Value] = ()) -> bool:
+        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
+        if xs and program_of(y, xs) is not None:
+            return True
         moment = y.key
         if moment.trusted is None:
             if self.overseen(y):

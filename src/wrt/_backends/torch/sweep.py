@@ -1,10 +1,10 @@
 """Pull and push on an existing autograd graph: the only place where wrt calls autograd.
 
-Pulling climbs down a ladder: `vmap` over `autograd.grad` (fast), `is_grads_batched` (its older vmap copes with
-checkpoints and compiled code), one row at a time (NumPy in a custom backward). Pushing goes by rules of our own (`forward`)
-where every operation on the way has one. Elsewhere it is double backward: differentiate the pull with respect to its own
-seed. That needs no second forward run, but it silently drops a branch whose backward cannot be differentiated, so every
-push is certified by the layers above.
+Pulling climbs down a ladder: rules of our own (`rules`) where every node on the way has one, `vmap` over `autograd.grad`
+(fast), `is_grads_batched` (its older vmap copes with checkpoints and compiled code), one row at a time (NumPy in a custom
+backward). Pushing goes by rules of our own (`forward`) where every operation on the way has one. Elsewhere it is double
+backward: differentiate the pull with respect to its own seed. That needs no second forward run, but it silently drops a
+branch whose backward cannot be differentiated, so every push is certified by the layers above.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from wrt._backends.torch import compat, spared
 from wrt._backends.torch.forward.program import Program, program
 from wrt._backends.torch.forward.rules import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
+from wrt._backends.torch.rules.question import program_of, put_aside
 from wrt._backends.torch.sharded import whole
 from wrt._backends.torch.twice import refuse_lost
 from wrt._core.protocol import CannotBatch, NotForThis
@@ -26,17 +27,20 @@ from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
 
+RULES = "rules"
 VMAP = "vmap"
 BATCHED = "is_grads_batched"
 ONE_BY_ONE = "one by one"
 FORWARD = "forward, by rules"
 DOUBLE_BACKWARD = "double backward"
 
+BY_THE_ENGINE = (VMAP, BATCHED, ONE_BY_ONE)
+WITH_RULES = (RULES, *BY_THE_ENGINE)
+
 
 class TorchLinear:
     """The derivative of one edge with respect to others; double backward is set up once, at the first push."""
 
-    pull_rungs: tuple[str, ...] = (VMAP, BATCHED, ONE_BY_ONE)
     push_rungs: tuple[str, ...] = (FORWARD, DOUBLE_BACKWARD, DOUBLE_BACKWARD + ", " + ONE_BY_ONE)
 
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
@@ -50,10 +54,17 @@ class TorchLinear:
         self._weights: tuple[spared.Weights | None] | None = None  # looked up at the first batch that is pushed
         self._forward: tuple[Program | None] | None = None  # looked for at the first push
 
+    @property
+    def pull_rungs(self) -> tuple[str, ...]:
+        """Rules come first where they cover everything between y and x."""
+        return WITH_RULES if program_of(self.y, self.xs) is not None else BY_THE_ENGINE
+
     def pull(self, seeds: Tensor, rung: str) -> list[Tensor | None]:
         with compat.Undisturbed():
             if len(seeds) == 1:
                 return [None if g is None else g.unsqueeze(0) for g in self._pull_one(seeds[0])]
+            if rung == RULES:
+                return self._pull_by_rules(seeds)
             if rung == VMAP:
                 return self._pull_vmap(seeds)
             if rung == BATCHED:
@@ -62,7 +73,18 @@ class TorchLinear:
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
     def pull_at_once(self, seeds: Tensor, trusted: bool) -> Tensor | None:
-        """A batch to the only x, (k, *y.shape) -> (k, x.size); trusted operations all have a batching rule."""
+        """A batch to the only x on the first rung, (k, *y.shape) -> (k, x.size).
+
+        Operations that are trusted all have a batching rule.
+        """
+        if program_of(self.y, self.xs) is not None:
+            try:
+                with compat.Undisturbed():
+                    (pulled,) = self._pull_by_rules(seeds)
+            except CannotBatch:  # and there is no program any more: `vmap` is the first rung now
+                pass
+            else:
+                return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
         try:
             if trusted and compat.is_calm():
                 (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
@@ -110,6 +132,16 @@ class TorchLinear:
         except RuntimeError as error:
             raise in_our_words(error) from error
         return [_dense(g) for g in pulled]
+
+    def _pull_by_rules(self, seeds: Tensor) -> list[Tensor | None]:
+        program = program_of(self.y, self.xs)
+        if program is None:
+            raise CannotBatch("an operation on the way has no rule")
+        try:
+            return program.pull(seeds)
+        except Exception as error:
+            put_aside(self.y)
+            raise CannotBatch(_first_line(error)) from error
 
     def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
         vouch = getattr(self.y.record, "trusted", None)
@@ -270,4 +302,3 @@ def _to_dense(gradient: Tensor) -> Tensor:
 def _first_line(error: Exception) -> str:
     words = str(error).strip().splitlines()
     return words[0][:160] if words else type(error).__name__
-

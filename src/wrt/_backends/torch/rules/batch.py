@@ -1,0 +1,76 @@
+"""The gradients of a batch on their way from y to x."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+Tensor: TypeAlias = torch.Tensor
+Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
+Spot = tuple[Node, int]  # a node and the number of its output: one tensor
+
+
+class NoRule(Exception):
+    """Something on the way is not plainly known; the engine is asked instead."""
+
+
+class Batch:
+    """k gradients for each tensor on the way, (k, *shape), one slot a tensor.
+
+    What counts is the order of the numbers: in slots that are `loose` a gradient may have the shape of a view, and
+    whoever needs the shape gives it (`shaped`). `ours` tells of each slot whether nobody else reads its memory, so that
+    it may be written.
+    """
+
+    __slots__ = ("held", "loose", "ours", "rows", "spots")
+
+    def __init__(self, rows: int, spots: Sequence[Spot], loose: Sequence[bool]) -> None:
+        self.rows = rows
+        self.spots = spots
+        self.loose = loose
+        self.held: list[Tensor | None] = [None] * len(spots)
+        self.ours = [False] * len(spots)
+
+    def shaped(self, slot: int) -> Tensor:
+        """The gradient of a tensor in the shape of that tensor."""
+        gradient: Any = self.held[slot]
+        if not self.loose[slot]:
+            return gradient
+        node, output = self.spots[slot]
+        shape = tuple(node._input_metadata[output].shape)
+        return gradient if gradient.shape[1:] == shape else gradient.reshape(self.rows, *shape)
+
+    def give(self, slot: int, gradient: Tensor, ours: bool) -> None:
+        """One more contribution to the gradient of a tensor."""
+        there = self.held[slot]
+        if there is None:
+            self.held[slot] = gradient
+            self.ours[slot] = ours
+            return
+        if there.shape != gradient.shape:
+            gradient = gradient.reshape(there.shape)
+        if self.ours[slot]:
+            there.add_(gradient)
+        else:
+            self.held[slot] = there + gradient
+            self.ours[slot] = True
+
+    def room(self, slot: int, spot: Spot, like: Tensor) -> Tensor:
+        """The gradient in a slot as far as it is known, in the shape of a tensor with its numbers, to be written to."""
+        node, output = spot
+        expected = node._input_metadata[output]
+        if expected.dtype is not like.dtype:
+            raise NoRule(f"{like.dtype} and {expected.dtype} meet")
+        shape = (self.rows, *expected.shape)
+        there = self.held[slot]
+        if there is None:
+            there = like.new_zeros(shape)
+        elif not self.ours[slot]:
+            there = there.reshape(shape).clone(memory_format=torch.contiguous_format)
+        elif there.shape != shape:
+            there = there.reshape(shape)
+        self.held[slot] = there
+        self.ours[slot] = True
+        return there

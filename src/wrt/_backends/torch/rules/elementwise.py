@@ -1,0 +1,123 @@
+"""Operations that treat each number alone.
+
+Where the slope at a number takes long to compute, it is computed once and not for each row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from wrt._backends.torch.rules.batch import Node, Tensor
+from wrt._backends.torch.rules.families import Many, One, Rule, Terms
+
+aten = torch.ops.aten
+tanh_backward = aten.tanh_backward.default
+sigmoid_backward = aten.sigmoid_backward.default
+threshold_backward = aten.threshold_backward.default
+hardtanh_backward = aten.hardtanh_backward.default
+leaky_relu_backward = aten.leaky_relu_backward.default
+
+
+def _sloped(slope: Callable[[Node], Tensor]) -> One:
+    return One(lambda node, g: g * slope(node))
+
+
+def _power(node: Node) -> Tensor:
+    exponent, x = node._saved_exponent, node._saved_self
+    if exponent == 0:
+        return torch.zeros_like(x)
+    return x * 2 if exponent == 2 else exponent * x.pow(exponent - 1)
+
+
+def _gelu(node: Node) -> Tensor:
+    x = node._saved_self
+    slope: Tensor = aten.gelu_backward(torch.ones_like(x), x, approximate=node._saved_approximate)
+    return slope
+
+
+def _silu(node: Node) -> Tensor:
+    x = node._saved_self
+    slope: Tensor = aten.silu_backward(torch.ones_like(x), x)
+    return slope
+
+
+def _softplus(node: Node) -> Tensor:
+    x = node._saved_self
+    slope: Tensor = aten.softplus_backward(torch.ones_like(x), x, node._saved_beta, node._saved_threshold)
+    return slope
+
+
+def _elu(node: Node) -> Tensor:
+    x = node._saved_self
+    scales = node._saved_alpha, node._saved_scale, node._saved_input_scale
+    slope: Tensor = aten.elu_backward(torch.ones_like(x), *scales, False, x)
+    return slope
+
+
+def _clamped(node: Node, g: Tensor) -> Tensor:
+    x, least, most = node._saved_self, node._saved_min, node._saved_max
+    inside = torch.ones_like(x, dtype=torch.bool)
+    if least is not None:
+        inside &= x >= least
+    if most is not None:
+        inside &= x <= most
+    return torch.where(inside, g, 0.0)
+
+
+def _quotient(node: Node, g: Tensor) -> Tensor:
+    divisor = node._saved_other
+    return g * -(node._saved_self / divisor / divisor)
+
+
+def _chosen(node: Node, g: Tensor) -> Tensor:
+    return torch.where(node._saved_condition, g, 0.0)
+
+
+def _other(node: Node, g: Tensor) -> Tensor:
+    return torch.where(node._saved_condition, 0.0, g)
+
+
+def _alpha(node: Node) -> float:
+    factor: float = node._saved_alpha
+    return factor
+
+
+ELEMENTWISE: dict[str, Rule] = {
+    "AbsBackward0": _sloped(lambda node: node._saved_self.sgn()),
+    "AddBackward0": Terms(lambda node: 1, _alpha),
+    "AtanBackward0": One(lambda node, g: g / (node._saved_self.square() + 1)),
+    "ClampBackward1": One(_clamped),
+    "CosBackward0": _sloped(lambda node: -node._saved_self.sin()),
+    "CoshBackward0": _sloped(lambda node: node._saved_self.sinh()),
+    "DivBackward0": Many(lambda node, g: g / node._saved_other, _quotient),
+    "EluBackward0": _sloped(_elu),
+    "ErfBackward0": _sloped(lambda node: 2 / math.sqrt(math.pi) * torch.exp(-node._saved_self.square())),
+    "ExpBackward0": _sloped(lambda node: node._saved_result),
+    "Expm1Backward0": _sloped(lambda node: node._saved_result + 1),
+    "GeluBackward0": _sloped(_gelu),
+    "HardtanhBackward0": One(lambda node, g: hardtanh_backward(g, node._saved_self, node._saved_min_val, node._saved_max_val)),
+    "LeakyReluBackward0": One(lambda node, g: leaky_relu_backward(g, node._saved_self, node._saved_negative_slope, False)),
+    "Log1PBackward0": One(lambda node, g: g / (node._saved_self + 1)),
+    "LogBackward0": One(lambda node, g: g / node._saved_self),
+    "MaskedFillBackward0": Many(lambda node, g: g.masked_fill(node._saved_mask, 0)),
+    "MulBackward0": Many(lambda node, g: g * node._saved_other, lambda node, g: g * node._saved_self),
+    "NegBackward0": One(lambda node, g: -g),
+    "PowBackward0": _sloped(_power),
+    "ReciprocalBackward0": _sloped(lambda node: -node._saved_result.square()),
+    "ReluBackward0": One(lambda node, g: threshold_backward(g, node._saved_result, 0)),
+    "RsqrtBackward0": _sloped(lambda node: -0.5 * node._saved_result.pow(3)),
+    "RsubBackward1": Terms(lambda node: -_alpha(node)),
+    "SigmoidBackward0": One(lambda node, g: sigmoid_backward(g, node._saved_result)),
+    "SiluBackward0": _sloped(_silu),
+    "SinBackward0": _sloped(lambda node: node._saved_self.cos()),
+    "SinhBackward0": _sloped(lambda node: node._saved_self.cosh()),
+    "SoftplusBackward0": _sloped(_softplus),
+    "SqrtBackward0": One(lambda node, g: g / (2 * node._saved_result)),
+    "SubBackward0": Terms(lambda node: 1, lambda node: -_alpha(node)),
+    "TanBackward0": _sloped(lambda node: node._saved_result.square() + 1),
+    "TanhBackward0": One(lambda node, g: tanh_backward(g, node._saved_result)),
+    "WhereBackward0": Many(_chosen, _other),
+}

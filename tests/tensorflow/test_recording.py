@@ -9,7 +9,6 @@ import tensorflow as tf
 import wrt
 from tests._snapshot import unchanged
 from wrt import d
-from wrt._notation.trace import _handles
 
 
 def tensor(*shape: int, seed: int = 0) -> tf.Tensor:
@@ -350,7 +349,7 @@ def test_nested_recordings_and_tensors_of_both() -> None:
         with wrt.record() as inner:
             z = y * 3
         w = z + 1
-    assert close(d(inner["z"]) / d(_handles(inner._one, inner._one.find(y))), np.diag([3.0, 3.0]))
+    assert close(d(inner["z"]) / d(inner._handles(inner._one, inner._one.find(y))), np.diag([3.0, 3.0]))
     assert close(d(outer["w"]) / d(x), np.diag(6 * x.numpy()))
     assert close(d(w) / d(x), np.diag(6 * x.numpy()))
 

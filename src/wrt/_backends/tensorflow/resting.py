@@ -1,9 +1,9 @@
 """Names are watched by a trace function, which makes Python slow in the frames of the library too; there it can rest.
 
 One `x @ w` enters some forty functions of TensorFlow, and none of them binds a name of the user's. Where an operation is
-called that cannot call the user back, tracing is switched off, and an object left in the namespace of that call switches it
-on again: it goes when its frame goes. (An exception keeps frames: there, it is switched on when the exception is made.) From
-Python 3.12 on none of this is needed: there, only the user's own code is watched to begin with.
+called that cannot call the user back, tracing is switched off, and what is left with that call in place of a trace function
+switches it on again: it goes when its frame goes. (An exception keeps frames: there, it is switched on when the exception is
+made.) From Python 3.12 on none of this is needed: there, only the user's own code is watched to begin with.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from types import FrameType
 from typing import Any
 
 from wrt._backends.tensorflow import compat, noticed
-
-LEFT = "(names are watched again when this goes)"
 
 TAKE_NO_FUNCTIONS = frozenset(
     ["array_ops", "array_ops_stack", "clip_ops", "embedding_ops", "linalg_ops", "math_ops", "nn_impl", "nn_ops",
@@ -67,15 +65,14 @@ class Resting:
             rests = _files[frame.f_code.co_filename]
             if rests is False:
                 return watch(frame, event, arg)
-            namespace = frame.f_locals
-            if rests is None and not _functions[namespace.get("fn")]:
+            if rests is None and not _functions[frame.f_locals.get("fn")]:
                 return watch(frame, event, arg)
             if gettrace() is not trace:  # behind another trace function, it is not ours to switch off
                 return watch(frame, event, arg)
-            namespace[LEFT] = left = _Left()
+            left = _Left()
             left.by = self
             settrace(None)
-            return None
+            return left
 
         self.trace = trace
 
@@ -86,10 +83,13 @@ class Resting:
 
 
 class _Left:
-    """Switches tracing on again when nobody holds it any more."""
+    """The trace function of a frame that is not traced: switches tracing on again when nobody holds it any more."""
 
     __slots__ = ("by",)
     by: Resting
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> _Left:
+        return self  # tracing was switched on while the frame still runs
 
     def __del__(self) -> None:
         by = self.by

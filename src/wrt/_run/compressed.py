@@ -280,11 +280,11 @@ def _slim(ask: Ask, plan: Compressed) -> None:
 
 def _allowed(ask: Ask, plan: Compressed, operations: int) -> float:
     """`guess_tolerance`, kept; not on a device, where the user may change at any time how exactly it multiplies."""
-    if ask.accelerated:
-        return guess_tolerance(ask, operations)
-    if "tolerance" not in plan.kept:
-        plan.kept["tolerance"] = guess_tolerance(ask, operations)
-    known: float = plan.kept["tolerance"]
+    known: float | None = plan.kept.get("tolerance")
+    if known is None:
+        known = guess_tolerance(ask, operations)
+        if not ask.accelerated:
+            plan.kept["tolerance"] = known
     return known
 
 

@@ -58,6 +58,10 @@ class SettraceWatch:
         for frame, local in standing:
             local.names.finish(frame)
 
+    def go_on(self) -> None:
+        """The end of `hushed`."""
+        sys.settrace(self)
+
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
         watched = user_files[code.co_filename]
@@ -113,6 +117,18 @@ class SettraceWatch:
         if installed is self:
             sys.settrace(self.previous)
         return None if self.previous is None else self.previous(frame, event, arg)
+
+
+def hushed() -> SettraceWatch | None:
+    """The watch of this thread, off until it is told to `go_on`; None where there is none, or others look on with it.
+
+    For a stretch in which nothing of the user's is called: every call in it would be an event.
+    """
+    watch = sys.gettrace()
+    if type(watch) is not SettraceWatch or watch.previous is not None or not watch.open:
+        return None
+    sys.settrace(None)
+    return watch
 
 
 class _Local:

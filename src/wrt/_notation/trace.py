@@ -96,6 +96,7 @@ class Trace:
     def __init__(self, recordings: dict[str, Recording]) -> None:
         self._recordings = recordings
         self._only = next(iter(recordings.values())) if len(recordings) == 1 else None
+        self._known: dict[Value, Handle] = {}
 
     @property
     def _one(self) -> Recording:
@@ -125,13 +126,23 @@ class Trace:
     def output(self) -> Any:
         """What f returned, with a handle in the place of every tensor."""
         one = self._one
-        return _handles(one, one.output)
+        return self._handles(one, one.output)
 
     @property
     def inputs(self) -> list[Any]:
         """What f was given, with handles in the places of tensors."""
         one = self._one
-        return [_handles(one, each) for each in one.inputs]
+        return [self._handles(one, each) for each in one.inputs]
+
+    def _handles(self, one: Recording, tree: Any) -> Any:
+        """A container of the run with a handle in the place of every tensor."""
+        if type(tree) is not Value:
+            mapped = getattr(one, "mapped", _map)  # a framework with containers of its own knows how to look into them
+            return mapped(tree, partial(Handle, one))
+        known = self._known.get(tree)
+        if known is None:
+            known = self._known[tree] = Handle(one, tree)
+        return known
 
     @property
     def graph(self) -> Graph:
@@ -321,14 +332,6 @@ def _held(f: Any) -> list[Any]:
         return []
     cells = [cell.cell_contents for cell in f.__closure__ or () if cell != CellType()]
     return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
-
-
-def _handles(recording: Recording, tree: Any) -> Any:
-    """A container of the run with a handle in the place of every tensor."""
-    if type(tree) is Value:
-        return Handle(recording, tree)
-    mapped = getattr(recording, "mapped", _map)  # a framework with containers of its own knows how to look into them
-    return mapped(tree, partial(Handle, recording))
 
 
 def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:

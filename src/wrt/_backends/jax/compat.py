@@ -45,13 +45,13 @@ def aval_of(thing: Any) -> Any:
     return core.typeof(thing)
 
 
-def canonical(thing: Any) -> Any:
+def canonical(thing: Any, aval: Any) -> Any:
     """A NumPy array or Python number as JAX would take it: 64 bits only where they are switched on."""
     if isinstance(thing, jax.Array):
         return thing
+    if isinstance(thing, (bool, int, float, complex, np.ndarray, np.generic)):
+        return np.array(thing).astype(aval.dtype, copy=False)  # a copy: the user may write into it
     with core.eval_context():
-        if isinstance(thing, (bool, int, float, complex, np.ndarray, np.generic)):  # a copy: the user may write into it
-            return jax.device_put(np.array(thing))
         return jax.numpy.array(thing)
 
 
@@ -68,9 +68,13 @@ def only_probing() -> bool:
     return False
 
 
+CONTEXT = core.trace_ctx
+FOR_REAL = core.eval_trace
+"""`CONTEXT.trace` while operations are run, rather than recorded or transformed by jit, grad or vmap."""
+
+
 def transforming() -> bool:
-    """Whether operations are being recorded, or transformed by jit, grad or vmap, rather than run."""
-    return core.trace_ctx.trace is not core.eval_trace
+    return CONTEXT.trace is not FOR_REAL
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.flow import NONE, through
@@ -82,12 +83,27 @@ class Program:
     """Operations in an order in which they can run; `values` of inputs and constants, and of what was needed since."""
 
     ops: list[Op] = field(default_factory=list)
-    values: dict[Var, Any] = field(default_factory=dict)
+    _values: dict[Var, Any] = field(default_factory=dict)
+    _waiting: dict[Var, Any] = field(default_factory=dict)
+    """Numbers in NumPy's hands: sent to JAX one by one, they would take longer than all that is recorded between."""
+
+    @property
+    def values(self) -> dict[Var, Any]:
+        if self._waiting:
+            self.send()
+        return self._values
+
+    def send(self) -> None:
+        """All numbers that wait, in one call; they have the width that is set now."""
+        with compat.outside():
+            self._values.update(zip(self._waiting, jax.device_put(list(self._waiting.values())), strict=True))
+        self._waiting.clear()
 
     def leaf(self, array: Any) -> Var:
         """A Var for numbers that are there already."""
         var = Var(compat.aval_of(array))
-        self.values[var] = compat.canonical(array)
+        taken = compat.canonical(array, var.aval)
+        (self._waiting if isinstance(taken, np.ndarray) else self._values)[var] = taken
         return var
 
     def value(self, var: Var) -> Any:

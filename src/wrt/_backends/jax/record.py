@@ -87,6 +87,7 @@ class JaxRecord:
             self.recorder.on_inlined = self.recorder.on_emitted = None
             self.recorder.open = False
         self._recorded = list(self.program.ops)
+        self.program.send()
         self._run_effects()
 
     def _stand_in(self, leaf: Any) -> Any:
@@ -117,8 +118,6 @@ class JaxRecord:
 
     def mapped(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
         """A container of the user's with every Value in it wrapped."""
-        if type(tree) is Value:
-            return wrap(tree)
         return jax.tree.map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
 
     def value_of(self, var: Var) -> Value:
@@ -265,7 +264,8 @@ class JaxRecord:
     @property
     def asked_before(self) -> dict[Any, Any]:
         """Questions that one compiled program answers, see `_run/again.py`; none while things are not as they were."""
-        return self._asked_before if self.wide == compat.X64.value and not compat.transforming() else {}
+        as_it_was = self.wide == compat.X64.value and compat.CONTEXT.trace is compat.FOR_REAL
+        return self._asked_before if as_it_was else {}
 
     @property
     def _as_recorded(self) -> bool:

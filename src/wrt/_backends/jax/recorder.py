@@ -16,6 +16,7 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Program, Var
+from wrt._core.watch_settrace import hushed
 from wrt._core.where import Where, place, spot, user_files
 from wrt.errors import EngineRefused
 
@@ -135,7 +136,12 @@ class Recorder(compat.Trace):
         return self.wrap(self.var_of(val))
 
     def process_primitive(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
-        found = self.emit(primitive, [self.var_of(t) for t in tracers], params, compat.current_source())
+        source, watch = compat.current_source(), hushed()
+        try:
+            found = self.emit(primitive, [self.var_of(t) for t in tracers], params, source)
+        finally:
+            if watch is not None:
+                watch.go_on()
         outputs = [self.wrap(var) for var in found]
         return outputs if primitive.multiple_results else outputs[0]
 

@@ -340,15 +340,15 @@ def network(x: Tensor) -> Tensor:
 
 
 FAULTS: dict[str, tuple[str, Callable[[], object]]] = {
-    "a wrong sign": ("SinBackward0", lambda: One(lambda node, g: -g * node._saved_self.cos())),
-    "a wrong slope": ("TanhBackward0", lambda: One(lambda node, g: g * (1 - node._saved_result))),
-    "a slope that is a little off": ("SinBackward0", lambda: One(lambda node, g: g * node._saved_self.cos() * (1 + 1e-9))),
-    "a lost branch": ("SubBackward0", lambda: Many(lambda node, g: g, lambda node, g: torch.zeros_like(g))),
-    "a swapped transpose": ("MvBackward0", lambda: Many(lambda node, g: g, lambda node, g: g @ node._saved_self.flip(0))),
+    "a wrong sign": ("SinBackward0", lambda: One(lambda node, g, free: -g * node._saved_self.cos())),
+    "a wrong slope": ("TanhBackward0", lambda: One(lambda node, g, free: g * (1 - node._saved_result))),
+    "a slope that is a little off": ("SinBackward0", lambda: One(lambda node, g, free: g * node._saved_self.cos() * (1 + 1e-9))),
+    "a lost branch": ("SubBackward0", lambda: Many(lambda node, g, free: g, lambda node, g, free: torch.zeros_like(g))),
+    "a swapped transpose": ("MvBackward0", lambda: Many(lambda node, g, free: g, lambda node, g, free: g @ node._saved_self.flip(0))),
     "pieces in another order": ("CatBackward0", lambda: Joined(lambda node, g: [g[:, 1:], g[:, :1]][::-1])),
-    "rows that are mixed": ("SoftmaxBackward0", lambda: One(lambda node, g: g.flip(0) * node._saved_result)),
+    "rows that are mixed": ("SoftmaxBackward0", lambda: One(lambda node, g, free: g.flip(0) * node._saved_result)),
     "factors of another layer": ("AddmmBackward0", lambda: Product(1, "_saved_mat2", "_saved_mat1")),
-    "a rule that fails": ("SinBackward0", lambda: One(lambda node, g: node._saved_nothing)),
+    "a rule that fails": ("SinBackward0", lambda: One(lambda node, g, free: node._saved_nothing)),
 }  # fmt: skip
 
 

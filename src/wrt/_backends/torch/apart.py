@@ -27,10 +27,13 @@ def follow_saved_tensors() -> None:
     hooks.__enter__ = __enter__
 
 
+def may_be_apart() -> bool:
+    """Whether some node may have saved its tensors elsewhere."""
+    return bool(_APART)
+
+
 def saved_plainly(node: Node) -> bool:
     """Whether what a node saved can be read as it is."""
-    if not _APART:
-        return True
     kind: type = type(node)
     return not any(_unpacks(getattr(node, name)) for name in raw_saved(kind))
 

@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from wrt._backends.torch.rules.batch import Node, Tensor
-from wrt._backends.torch.rules.families import Many, One, Rule, Terms
+from wrt._backends.torch.rules.families import Many, One, Rule, Terms, over, times
 
 aten = torch.ops.aten
-tanh_backward = aten.tanh_backward.default
-sigmoid_backward = aten.sigmoid_backward.default
-threshold_backward = aten.threshold_backward.default
-hardtanh_backward = aten.hardtanh_backward.default
-leaky_relu_backward = aten.leaky_relu_backward.default
 
 
 def _sloped(slope: Callable[[Node], Tensor]) -> One:
-    return One(lambda node, g: g * slope(node))
+    return One(lambda node, g, free: times(g, slope(node), free))
+
+
+def _fused(name: str, saved: Callable[[Node], tuple[Any, ...]]) -> One:
+    """An operation of torch's own for just this: of a gradient, and of what was saved."""
+    operation = getattr(aten, name)
+    fresh, written = operation.default, operation.grad_input
+
+    def pull(node: Node, g: Tensor, free: bool) -> Tensor:
+        pulled: Tensor = written(g, *saved(node), grad_input=g) if free else fresh(g, *saved(node))
+        return pulled
+
+    return One(pull)
 
 
 def _power(node: Node) -> Tensor:
@@ -57,7 +65,7 @@ def _elu(node: Node) -> Tensor:
     return slope
 
 
-def _clamped(node: Node, g: Tensor) -> Tensor:
+def _clamped(node: Node, g: Tensor, free: bool) -> Tensor:
     x, least, most = node._saved_self, node._saved_min, node._saved_max
     inside = torch.ones_like(x, dtype=torch.bool)
     if least is not None:
@@ -67,17 +75,21 @@ def _clamped(node: Node, g: Tensor) -> Tensor:
     return torch.where(inside, g, 0.0)
 
 
-def _quotient(node: Node, g: Tensor) -> Tensor:
+def _quotient(node: Node, g: Tensor, free: bool) -> Tensor:
     divisor = node._saved_other
-    return g * -(node._saved_self / divisor / divisor)
+    return times(g, -(node._saved_self / divisor / divisor), free)
 
 
-def _chosen(node: Node, g: Tensor) -> Tensor:
+def _chosen(node: Node, g: Tensor, free: bool) -> Tensor:
     return torch.where(node._saved_condition, g, 0.0)
 
 
-def _other(node: Node, g: Tensor) -> Tensor:
+def _other(node: Node, g: Tensor, free: bool) -> Tensor:
     return torch.where(node._saved_condition, 0.0, g)
+
+
+def _masked(node: Node, g: Tensor, free: bool) -> Tensor:
+    return g.masked_fill_(node._saved_mask, 0) if free else g.masked_fill(node._saved_mask, 0)
 
 
 def _alpha(node: Node) -> float:
@@ -88,36 +100,38 @@ def _alpha(node: Node) -> float:
 ELEMENTWISE: dict[str, Rule] = {
     "AbsBackward0": _sloped(lambda node: node._saved_self.sgn()),
     "AddBackward0": Terms(lambda node: 1, _alpha),
-    "AtanBackward0": One(lambda node, g: g / (node._saved_self.square() + 1)),
+    "AtanBackward0": One(lambda node, g, free: over(g, node._saved_self.square() + 1, free)),
     "ClampBackward1": One(_clamped),
     "CosBackward0": _sloped(lambda node: -node._saved_self.sin()),
     "CoshBackward0": _sloped(lambda node: node._saved_self.sinh()),
-    "DivBackward0": Many(lambda node, g: g / node._saved_other, _quotient),
+    "DivBackward0": Many(lambda node, g, free: over(g, node._saved_other, free), _quotient),
     "EluBackward0": _sloped(_elu),
     "ErfBackward0": _sloped(lambda node: 2 / math.sqrt(math.pi) * torch.exp(-node._saved_self.square())),
     "ExpBackward0": _sloped(lambda node: node._saved_result),
     "Expm1Backward0": _sloped(lambda node: node._saved_result + 1),
     "GeluBackward0": _sloped(_gelu),
-    "HardtanhBackward0": One(lambda node, g: hardtanh_backward(g, node._saved_self, node._saved_min_val, node._saved_max_val)),
-    "LeakyReluBackward0": One(lambda node, g: leaky_relu_backward(g, node._saved_self, node._saved_negative_slope, False)),
-    "Log1PBackward0": One(lambda node, g: g / (node._saved_self + 1)),
-    "LogBackward0": One(lambda node, g: g / node._saved_self),
-    "MaskedFillBackward0": Many(lambda node, g: g.masked_fill(node._saved_mask, 0)),
-    "MulBackward0": Many(lambda node, g: g * node._saved_other, lambda node, g: g * node._saved_self),
-    "NegBackward0": One(lambda node, g: -g),
+    "HardtanhBackward0": _fused("hardtanh_backward", lambda node: (node._saved_self, node._saved_min_val, node._saved_max_val)),
+    "LeakyReluBackward0": _fused("leaky_relu_backward", lambda node: (node._saved_self, node._saved_negative_slope, False)),
+    "Log1PBackward0": One(lambda node, g, free: over(g, node._saved_self + 1, free)),
+    "LogBackward0": One(lambda node, g, free: over(g, node._saved_self, free)),
+    "MaskedFillBackward0": Many(_masked),
+    "MulBackward0": Many(
+        lambda node, g, free: times(g, node._saved_other, free), lambda node, g, free: times(g, node._saved_self, free)
+    ),
+    "NegBackward0": One(lambda node, g, free: g.neg_() if free else -g),
     "PowBackward0": _sloped(_power),
     "ReciprocalBackward0": _sloped(lambda node: -node._saved_result.square()),
-    "ReluBackward0": One(lambda node, g: threshold_backward(g, node._saved_result, 0)),
+    "ReluBackward0": _fused("threshold_backward", lambda node: (node._saved_result, 0)),
     "RsqrtBackward0": _sloped(lambda node: -0.5 * node._saved_result.pow(3)),
     "RsubBackward1": Terms(lambda node: -_alpha(node)),
-    "SigmoidBackward0": One(lambda node, g: sigmoid_backward(g, node._saved_result)),
+    "SigmoidBackward0": _fused("sigmoid_backward", lambda node: (node._saved_result,)),
     "SiluBackward0": _sloped(_silu),
     "SinBackward0": _sloped(lambda node: node._saved_self.cos()),
     "SinhBackward0": _sloped(lambda node: node._saved_self.cosh()),
     "SoftplusBackward0": _sloped(_softplus),
-    "SqrtBackward0": One(lambda node, g: g / (2 * node._saved_result)),
+    "SqrtBackward0": One(lambda node, g, free: over(g, 2 * node._saved_result, free)),
     "SubBackward0": Terms(lambda node: 1, lambda node: -_alpha(node)),
     "TanBackward0": _sloped(lambda node: node._saved_result.square() + 1),
-    "TanhBackward0": One(lambda node, g: tanh_backward(g, node._saved_result)),
+    "TanhBackward0": _fused("tanh_backward", lambda node: (node._saved_result,)),
     "WhereBackward0": Many(_chosen, _other),
 }

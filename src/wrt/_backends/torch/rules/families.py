@@ -21,8 +21,11 @@ The slot may be that of another tensor, of which the input is a view.
 Slots = list[tuple[int, int]]
 """The outputs of a node that lead to y: their numbers and slots."""
 
-Pull = Callable[[Node, Tensor], Tensor]
-"""(k, *output.shape) -> (k, *input.shape)"""
+Pull = Callable[[Node, Tensor, bool], Tensor]
+"""(k, *output.shape) -> (k, *input.shape); whether the memory of what comes in is free to be written to.
+
+Fresh memory has to be asked for page by page, which for a large batch takes longer than to compute.
+"""
 
 
 class Rule(Protocol):
@@ -71,8 +74,9 @@ class One:
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
         slot = slots[0][1]
-        pulled = self.pull(node, batch.shaped(slot))
-        batch.give(links[0][1], pulled, self.fresh or batch.ours[slot])
+        free = batch.ours[slot]
+        pulled = self.pull(node, batch.shaped(slot), free)
+        batch.give(links[0][1], pulled, self.fresh or free)
 
 
 class Many:
@@ -88,10 +92,12 @@ class Many:
         return _alone(slots) and all(k < len(self.pulls) for k, _, _ in links)
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        gradient = batch.shaped(slots[0][1])
+        slot = slots[0][1]
+        gradient = batch.shaped(slot)
+        last = links[-1][0] if batch.ours[slot] else -1
         for k, into, spot in links:
-            pulled = self.pulls[k](node, gradient)
-            batch.give(into, fitted(spot, pulled), pulled is not gradient)
+            pulled = self.pulls[k](node, gradient, k == last)
+            batch.give(into, fitted(spot, pulled), k == last or pulled is not gradient)
 
 
 class Terms:
@@ -119,7 +125,7 @@ class Terms:
             if math.prod(expected.shape) * batch.rows != gradient.numel():
                 pulled = summed(batch.shaped(slot), expected.shape)
             if factor != 1:
-                pulled = pulled * factor
+                pulled = times(pulled, factor, ours)
             batch.give(into, pulled, ours or pulled is not gradient)
 
 
@@ -154,7 +160,7 @@ class Product:
                 batch.give(into, *self._term(node, batch.shaped(slot), spot))
                 continue
             if left and node._saved_alpha != 1:
-                pulled = pulled * node._saved_alpha
+                pulled = pulled.mul_(node._saved_alpha)
             batch.give(into, pulled, True)
 
     @staticmethod
@@ -239,6 +245,16 @@ def summed(gradient: Tensor, shape: Sequence[int]) -> Tensor:
     axes += [k for k, n in enumerate(shape, 1 + leading) if n == 1 and gradient.shape[k] != 1]
     pulled = gradient.sum(axes, keepdim=True) if axes else gradient
     return pulled.reshape(gradient.shape[0], *shape)
+
+
+def times(g: Tensor, factor: Tensor | float, free: bool) -> Tensor:
+    """A gradient times something, where it lies if it may be written to."""
+    return g.mul_(factor) if free else g * factor
+
+
+def over(g: Tensor, divisor: Tensor, free: bool) -> Tensor:
+    """A gradient divided by something, likewise."""
+    return g.div_(divisor) if free else g / divisor
 
 
 def signed(number: int) -> int:

@@ -29,26 +29,26 @@ def _to_the_right(g: Tensor, left: Tensor) -> Tensor:
 PRODUCTS: dict[str, Rule] = {
     "AddmmBackward0": Product(1, "_saved_mat1", "_saved_mat2"),
     "AddmvBackward0": Many(
-        lambda node, g: _scaled(g, node._saved_beta),
-        lambda node, g: _scaled(g.unsqueeze(2) * node._saved_vec, node._saved_alpha),
-        lambda node, g: _scaled(torch.mm(g, node._saved_mat), node._saved_alpha),
+        lambda node, g, free: _scaled(g, node._saved_beta),
+        lambda node, g, free: _scaled(g.unsqueeze(2) * node._saved_vec, node._saved_alpha),
+        lambda node, g, free: _scaled(torch.mm(g, node._saved_mat), node._saved_alpha),
     ),
     "BaddbmmBackward0": Many(
-        lambda node, g: _scaled(g, node._saved_beta),
-        lambda node, g: _scaled(_to_the_left(g, node._saved_batch2), node._saved_alpha),
-        lambda node, g: _scaled(_to_the_right(g, node._saved_batch1), node._saved_alpha),
+        lambda node, g, free: _scaled(g, node._saved_beta),
+        lambda node, g, free: _scaled(_to_the_left(g, node._saved_batch2), node._saved_alpha),
+        lambda node, g, free: _scaled(_to_the_right(g, node._saved_batch1), node._saved_alpha),
     ),
     "BmmBackward0": Many(
-        lambda node, g: _to_the_left(g, node._saved_mat2),
-        lambda node, g: _to_the_right(g, node._saved_self),
+        lambda node, g, free: _to_the_left(g, node._saved_mat2),
+        lambda node, g, free: _to_the_right(g, node._saved_self),
     ),
     "DotBackward0": Many(
-        lambda node, g: g.unsqueeze(1) * node._saved_tensor,
-        lambda node, g: g.unsqueeze(1) * node._saved_self,
+        lambda node, g, free: g.unsqueeze(1) * node._saved_tensor,
+        lambda node, g, free: g.unsqueeze(1) * node._saved_self,
     ),
     "MmBackward0": Product(0, "_saved_self", "_saved_mat2"),
     "MvBackward0": Many(
-        lambda node, g: g.unsqueeze(2) * node._saved_vec,
-        lambda node, g: torch.mm(g, node._saved_self),
+        lambda node, g, free: g.unsqueeze(2) * node._saved_vec,
+        lambda node, g, free: torch.mm(g, node._saved_self),
     ),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from wrt._backends.torch.apart import saved_plainly
+from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import ACCUMULATE, made
 from wrt._backends.torch.rules.batch import Batch, Node, NoRule, Spot, Tensor
 from wrt._backends.torch.rules.families import Link, Rule, Same, Slots
@@ -82,8 +82,9 @@ def program(start: Spot, ends: Sequence[Spot]) -> Program | None:
     steps.reverse()
     metadata = start[0]._input_metadata[start[1]]
     known = known_of((metadata.dtype, metadata.device.type))
+    look = may_be_apart()
     for rule, node, slots, links in steps:
-        if not saved_plainly(node):
+        if look and not saved_plainly(node):
             return None
         key = key_of(rule, node, slots, links)
         found = known.get(key)
@@ -134,39 +135,48 @@ class _Layout:
                 return False
         self.operations = len(nodes)
         nodes.sort(key=made)
-        return all(self._settle(node, edges[node]) for node in nodes) and state[start] is not None
+        return self._settle(nodes, edges) and state[start] is not None
 
-    def _settle(self, node: Node, sources: Sequence[Spot]) -> bool:
-        """Note how a node leads to x; False where it does and has no rule, or where it was made out of turn."""
-        state = self.state
-        links: list[Link] = []
-        for k, spot in enumerate(sources):
-            there = state.get(spot[0], UNSETTLED)
-            if there is None:
-                if spot in self.ends:
-                    links.append((k, self._end(spot), spot))
-            elif type(there) is list:
-                links.append((k, self._output(there, spot), spot))
-            elif there is UNSETTLED:
+    def _settle(self, nodes: Sequence[Node], edges: dict[Node, Sequence[Spot]]) -> bool:
+        """Note how each node leads to x; False where one does and has no rule, or where one was made out of turn.
+
+        As many steps as there are operations: nothing is called here that can be written down.
+        """
+        state, ends, spots, loose = self.state, self.ends, self.spots, self.loose
+        for node in nodes:
+            links: list[Link] = []
+            for k, spot in enumerate(edges[node]):
+                there = state.get(spot[0], UNSETTLED)
+                if there is None:
+                    if spot in ends:
+                        links.append((k, self._end(spot), spot))
+                elif type(there) is int:
+                    loose[there] = True
+                    links.append((k, there, spot))
+                elif there is UNSETTLED:
+                    return False
+                elif there:
+                    links.append((k, self._output(there, spot), spot))
+                else:
+                    there.append((spot[1], len(spots)))
+                    links.append((k, len(spots), spot))
+                    spots.append(spot)
+                    loose.append(False)
+            if not links:
+                state[node] = None
+                continue
+            rule = rule_of(node)
+            if rule is None:
                 return False
-            else:
-                links.append((k, there, spot))
-                self.loose[there] = True
-        if not links:
-            state[node] = None
-            return True
-        rule = rule_of(node)
-        if rule is None:
-            return False
-        if rule.loose:
-            for _, slot, _ in links:
-                self.loose[slot] = True
-            if type(rule) is Same and (node, 0) not in self.ends:
-                state[node] = links[0][1]
-                return True
-        slots: Slots = []
-        state[node] = slots
-        self.steps.append((rule, node, slots, links))
+            if rule.loose:
+                for _, slot, _ in links:
+                    loose[slot] = True
+                if type(rule) is Same and (node, 0) not in ends:
+                    state[node] = links[0][1]
+                    continue
+            slots: Slots = []
+            state[node] = slots
+            self.steps.append((rule, node, slots, links))
         return True
 
     def _slot(self, spot: Spot) -> int:

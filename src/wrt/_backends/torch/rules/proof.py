@@ -34,7 +34,9 @@ def known_of(where: Where) -> dict[tuple[Any, ...], bool]:
 
 def key_of(rule: Rule, node: Node, slots: Slots, links: Sequence[Link]) -> tuple[Any, ...]:
     """For what a rule is proven: which inputs are wanted, of how many outputs, and with which settings."""
-    wanted = links[0][0] if len(links) == 1 else tuple([k for k, _, _ in links])
+    if len(links) == 1 == len(slots) and not rule.settings:
+        return rule, links[0][0]
+    wanted = tuple([k for k, _, _ in links])
     if rule.settings:
         return (rule, wanted, len(slots), *[getattr(node, name) for name in rule.settings])
     return rule, wanted, len(slots)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import torch
 
 from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
-from wrt._backends.torch.rules.families import One, Rule, axis
+from wrt._backends.torch.rules.families import One, Rule, axis, times
+
+layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 
 REDUCED = ("_saved_dim", "_saved_keepdim")
 
@@ -33,32 +35,32 @@ def _unbatched(x: Tensor, node: Node) -> Tensor:
     return _opened(node, x.unsqueeze(0), 0 if node._saved_self is None else node._saved_self.dim())[0].squeeze(0)
 
 
-def _sum(node: Node, g: Tensor) -> Tensor:
+def _sum(node: Node, g: Tensor, free: bool) -> Tensor:
     shape = node._saved_self_sym_sizes
     return _opened(node, g, len(shape))[0].expand(g.shape[0], *shape)
 
 
-def _sum_of_all(node: Node, g: Tensor) -> Tensor:
+def _sum_of_all(node: Node, g: Tensor, free: bool) -> Tensor:
     shape = node._saved_self_sym_sizes
     return g.view(g.shape[0], *[1] * len(shape)).expand(g.shape[0], *shape)
 
 
-def _mean(node: Node, g: Tensor) -> Tensor:
+def _mean(node: Node, g: Tensor, free: bool) -> Tensor:
     shape = node._saved_self_sym_sizes
     g, axes = _opened(node, g, len(shape))
     return (g / math.prod(shape[one - 1] for one in axes)).expand(g.shape[0], *shape)
 
 
-def _mean_of_all(node: Node, g: Tensor) -> Tensor:
-    return _sum_of_all(node, g / node._saved_self_sym_numel)
+def _mean_of_all(node: Node, g: Tensor, free: bool) -> Tensor:
+    return _sum_of_all(node, g / node._saved_self_sym_numel, free)
 
 
-def _logsumexp(node: Node, g: Tensor) -> Tensor:
+def _logsumexp(node: Node, g: Tensor, free: bool) -> Tensor:
     x = node._saved_self
     return _opened(node, g, x.dim())[0] * (x - _unbatched(node._saved_result, node)).exp()
 
 
-def _norm(node: Node, g: Tensor) -> Tensor:
+def _norm(node: Node, g: Tensor, free: bool) -> Tensor:
     if node._saved_ord != 2:
         raise NoRule("a norm of another order than 2")
     x, size = node._saved_self, _unbatched(node._saved_result, node)
@@ -74,44 +76,38 @@ def _around_the_mean(node: Node, x: Tensor) -> Tensor:
     return (x - x.mean(axes, keepdim=True)) * (2 / count)
 
 
-def _variance(node: Node, g: Tensor) -> Tensor:
+def _variance(node: Node, g: Tensor, free: bool) -> Tensor:
     x = node._saved_self
     return _opened(node, g, x.dim())[0] * _around_the_mean(node, x)
 
 
-def _deviation(node: Node, g: Tensor) -> Tensor:
+def _deviation(node: Node, g: Tensor, free: bool) -> Tensor:
     x, size = node._saved_self, _unbatched(node._saved_result, node)
     return _opened(node, g, x.dim())[0] * (_around_the_mean(node, x) / (2 * size)).masked_fill_(size == 0, 0)
 
 
-def _softmax(node: Node, g: Tensor) -> Tensor:
+def _softmax(node: Node, g: Tensor, free: bool) -> Tensor:
     result = node._saved_result
-    weighted = g * result
-    return torch.addcmul(weighted, weighted.sum(axis(node._saved_dim, result.dim()), keepdim=True), result, value=-1)
+    weighted = times(g, result, free)
+    return weighted.addcmul_(weighted.sum(axis(node._saved_dim, result.dim()), keepdim=True), result, value=-1)
 
 
-def _log_softmax(node: Node, g: Tensor) -> Tensor:
+def _log_softmax(node: Node, g: Tensor, free: bool) -> Tensor:
     result = node._saved_result
-    return torch.addcmul(g, g.sum(axis(node._saved_dim, result.dim()), keepdim=True), result.exp(), value=-1)
+    taken = g.sum(axis(node._saved_dim, result.dim()), keepdim=True), result.exp()
+    return g.addcmul_(*taken, value=-1) if free else torch.addcmul(g, *taken, value=-1)
 
 
-def _layer_norm(node: Node, g: Tensor) -> Tensor:
-    """Per token a scaling and two directions that are taken out of the gradient: three products for all rows."""
-    x, mean, rstd, shape = node._saved_input, node._saved_result1, node._saved_result2, node._saved_normalized_shape
-    width = math.prod(shape)
-    weight = node._saved_weight
-    tokens = x.numel() // width
-    normal = ((x - mean) * rstd).reshape(tokens, width)
-    scale = torch.ones_like(normal[:1]) if weight is None else weight.reshape(1, width)
-    rows = g.reshape(-1, tokens, width).transpose(0, 1)  # (tokens, k, width)
-    said = torch.stack([scale.expand_as(normal), scale * normal], 2)  # (tokens, width, 2)
-    taken = torch.stack([torch.ones_like(normal), normal], 1) * (rstd.reshape(tokens, 1, 1) / width)  # (tokens, 2, width)
-    kept = rows * (scale * rstd.reshape(tokens, 1)).unsqueeze(1)
-    pulled = torch.baddbmm(kept, torch.bmm(rows, said), taken, alpha=-1)
-    return pulled.transpose(0, 1).reshape(g.shape)
+def _layer_norm(node: Node, g: Tensor, free: bool) -> Tensor:
+    """By torch's own kernel, for which each row is some more tokens."""
+    saved = node._saved_input, node._saved_result1, node._saved_result2
+    x, mean, rstd = [one.expand(g.shape[0], *one.shape).contiguous() for one in saved]  # strides are not looked at
+    given = node._saved_normalized_shape, mean, rstd, node._saved_weight, node._saved_bias
+    pulled: Tensor = layer_norm_backward(g.contiguous(), x, *given, [True, False, False])[0]
+    return pulled
 
 
-def _cumsum(node: Node, g: Tensor) -> Tensor:
+def _cumsum(node: Node, g: Tensor, free: bool) -> Tensor:
     if g.dim() == 1:
         return g.clone()
     along = axis(node._saved_dim, g.dim() - 1)

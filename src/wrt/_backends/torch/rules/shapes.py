@@ -6,12 +6,12 @@ from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
 from wrt._backends.torch.rules.families import Many, One, Rule, Same, axis, signed
 
 
-def _transposed(node: Node, g: Tensor) -> Tensor:
+def _transposed(node: Node, g: Tensor, free: bool) -> Tensor:
     dims = g.dim() - 1
     return g.transpose(axis(node._saved_dim0, dims), axis(node._saved_dim1, dims)) if dims else g
 
 
-def _permuted(node: Node, g: Tensor) -> Tensor:
+def _permuted(node: Node, g: Tensor, free: bool) -> Tensor:
     dims = g.dim() - 1
     back = [0] * (dims + 1)
     for here, there in enumerate(node._saved_dims, 1):
@@ -19,18 +19,18 @@ def _permuted(node: Node, g: Tensor) -> Tensor:
     return g.permute(back)
 
 
-def _rolled(node: Node, g: Tensor) -> Tensor:
+def _rolled(node: Node, g: Tensor, free: bool) -> Tensor:
     dims, back = node._saved_dims, [-signed(shift) for shift in node._saved_shifts]
     if not dims:  # rolled as if it were flat
         return g.reshape(g.shape[0], -1).roll(back, (1,)).reshape(g.shape)
     return g.roll(back, [axis(dim, g.dim() - 1) for dim in dims])
 
 
-def _flipped(node: Node, g: Tensor) -> Tensor:
+def _flipped(node: Node, g: Tensor, free: bool) -> Tensor:
     return g.flip([axis(dim, g.dim() - 1) for dim in node._saved_dims])
 
 
-def _unpadded(node: Node, g: Tensor) -> Tensor:
+def _unpadded(node: Node, g: Tensor, free: bool) -> Tensor:
     pad = [signed(count) for count in node._saved_pad]
     if min(pad, default=0) < 0:
         raise NoRule("padding that cuts off")
@@ -44,7 +44,7 @@ def _unpadded(node: Node, g: Tensor) -> Tensor:
 SHAPES: dict[str, Rule] = {
     "CloneBackward0": Same(),
     "ConstantPadNdBackward0": One(_unpadded, "_saved_pad", fresh=False),
-    "ExpandBackward0": Many(lambda node, g: g),
+    "ExpandBackward0": Many(lambda node, g, free: g),
     "FlipBackward0": One(_flipped, "_saved_dims"),
     "PermuteBackward0": One(_permuted, "_saved_dims", fresh=False),
     "ReshapeAliasBackward0": Same(),
@@ -53,10 +53,10 @@ SHAPES: dict[str, Rule] = {
     "SqueezeBackward1": Same(),
     "SqueezeBackward2": Same(),
     "SqueezeBackward4": Same(),
-    "TBackward0": One(lambda node, g: g.transpose(1, -1), fresh=False),
+    "TBackward0": One(lambda node, g, free: g.transpose(1, -1), fresh=False),
     "TransposeBackward0": One(_transposed, "_saved_dim0", "_saved_dim1", fresh=False),
-    "TrilBackward0": One(lambda node, g: g.tril(signed(node._saved_diagonal)), "_saved_diagonal"),
-    "TriuBackward0": One(lambda node, g: g.triu(signed(node._saved_diagonal)), "_saved_diagonal"),
+    "TrilBackward0": One(lambda node, g, free: g.tril(signed(node._saved_diagonal)), "_saved_diagonal"),
+    "TriuBackward0": One(lambda node, g, free: g.triu(signed(node._saved_diagonal)), "_saved_diagonal"),
     "UnsafeViewBackward0": Same(),
     "UnsqueezeBackward0": Same(),
     "ViewBackward0": Same(),

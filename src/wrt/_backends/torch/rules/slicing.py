@@ -94,7 +94,7 @@ def _stacked(node: Node, g: Tensor) -> Sequence[Tensor]:
     return g.unbind(axis(node._saved_dim, g.dim() - 1))
 
 
-def _added(node: Node, g: Tensor) -> Tensor:
+def _added(node: Node, g: Tensor, free: bool) -> Tensor:
     if g.dim() == 1 or node._saved_source_dim != g.dim() - 1:
         raise NoRule("an index of a single number")
     pulled = g.index_select(axis(node._saved_dim, g.dim() - 1), node._saved_index)
@@ -105,7 +105,7 @@ SLICING: dict[str, Rule] = {
     "CatBackward0": Joined(_cut_apart, "_saved_dim"),
     "DiagonalBackward0": Written(_diagonal, "_saved_dim1", "_saved_dim2", "_saved_offset"),
     "GatherBackward0": Written(_gather, "_saved_dim"),
-    "IndexAddBackward0": Many(lambda node, g: g, _added, settings=("_saved_dim", "_saved_alpha")),
+    "IndexAddBackward0": Many(lambda node, g, free: g, _added, settings=("_saved_dim", "_saved_alpha")),
     "IndexBackward0": Written(_index),
     "IndexSelectBackward0": Written(_index_select, "_saved_dim"),
     "MaxBackward0": Written(_extreme, "_saved_dim", "_saved_keepdim"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
@@ -32,15 +33,17 @@ class Sweeps:
     def together(self, seeds: Array, what: str) -> Array | None:
         """(k, *y.shape) -> (k, n): a batch of seeds of all of y, by the shortest way."""
         count = seeds.shape[0]
-        at_once = getattr(self.linear, "pull_at_once", None)
+        linear: Any = self.linear
+        at_once = getattr(linear, "pull_at_once", None)
         if at_once is None or not FEW < count <= self._size(count) or not self._to_all_of_one:
             return self.sweep(seeds, what, laid=True)
-        started = time.perf_counter()
+        started, vouched = time.perf_counter(), trusted(self.ask.y)
+        rung = linear.rung_at_once(count, vouched)
         try:
-            found: Array | None = at_once(seeds, trusted(self.ask.y))
+            found: Array | None = at_once(seeds, vouched)
         except CannotBatch:  # other rungs are left
             return self.sweep(seeds, what, laid=True)
-        self.report.steps.append(Step(what, "pull", self.linear.pull_rungs[0], count, 1, time.perf_counter() - started))
+        self.report.steps.append(Step(what, "pull", rung, count, 1, time.perf_counter() - started))
         return found
 
     def sweep(

@@ -36,12 +36,17 @@ def unplanned(ask: Ask) -> Unplanned:
         return LEFT_TO_OTHERS
     m, n = ask.m, ask.n
     small = min(m, n) < FEWEST
+    key = None if small else warm.key_of(ask)
+    known = None if key is None else warm.recall(key)
+    if known is not None and not (isinstance(known, Direct) and known.whole):
+        return LEFT_TO_OTHERS
     batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"
     tall = m > n + 2 and _tall_on_a_device(ask)
     if small and batches == "trusted" and not tall:
         return Unplanned(at_once(ask, batches=batches), True)
-    key = warm.key_of(ask)
-    known = warm.recall(key)
+    if key is None:
+        key = warm.key_of(ask)
+        known = warm.recall(key)
     if isinstance(known, Direct) and known.whole:
         if batches == "unknown" and shown(ask, known):
             batches = "proven"

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.events import UserTape
 from wrt._backends.tensorflow.examined import HOST
+from wrt._backends.tensorflow.tapes import UserTape
 from wrt._core.graph import Node
 from wrt._core.where import Where, function_name, place
 

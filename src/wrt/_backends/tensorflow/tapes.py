@@ -1,0 +1,135 @@
+"""The tapes of the user's own, while a recording lasts: when they were open, what they watched, what they were asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.standin import Make, stand_in
+from wrt._core.finding import Finding
+from wrt._core.where import Spot, place, spot
+
+Method = Callable[..., Any]
+
+
+@dataclass(eq=False)
+class UserTape:
+    """One `with tf.GradientTape()` of the user's: open from operation `start` to `stop`."""
+
+    persistent: bool
+    watches_variables: bool
+    start: int
+    where: Spot | None
+    stop: int | None = None
+    watched: list[tuple[int, int, Spot | None]] = field(default_factory=list)  # operation, tensor, place
+    asked: list[tuple[int, tuple[int, ...], Spot | None]] = field(default_factory=list)  # operation, targets, place
+    pauses: list[tuple[int, int]] = field(default_factory=list)  # operations during which it was told not to look
+
+    def covers(self, operation: int) -> bool:
+        inside = self.start <= operation and (self.stop is None or operation < self.stop)
+        return inside and not any(start <= operation < stop for start, stop in self.pauses)
+
+
+class TapesFollowed:
+    """Makes what stands in front of the methods of `tf.GradientTape`; each of them passes every call on."""
+
+    def __init__(self, tapes: list[UserTape], count: Callable[[], int], number: Callable[[Any], int]) -> None:
+        self.tapes = tapes
+        self.count = count  # of the operations that ran so far
+        self.number = number  # of a tensor
+
+    def stand_ins(self) -> dict[str, Make]:
+        return {
+            "__enter__": self._enter,
+            "__exit__": self._exit,
+            "watch": self._watch,
+            "gradient": self._gradient,
+            "stop_recording": self._stop_recording,
+        }
+
+    def _enter(self, original: Method) -> Method:
+        def enter(tape: Any) -> Any:
+            result = original(tape)
+            if not _is_ours():
+                watches = bool(getattr(tape, "_watch_accessed_variables", True))
+                persistent = bool(getattr(tape, "_persistent", False))
+                tape._wrt_tape = UserTape(persistent, watches, self.count(), spot(sys._getframe(1)))
+                self.tapes.append(tape._wrt_tape)
+            return result
+
+        return enter
+
+    def _exit(self, original: Method) -> Method:
+        def leave(tape: Any, *reason: Any) -> Any:
+            known = _known(tape)
+            if known is not None:
+                known.stop = self.count()
+            return original(tape, *reason)
+
+        return leave
+
+    def _watch(self, original: Method) -> Method:
+        def watch(tape: Any, tensor: Any) -> Any:
+            known = _known(tape)
+            if known is not None:
+                here = spot(sys._getframe(1))
+                tensors = tf.nest.flatten(tensor, expand_composites=True)
+                known.watched += [(self.count(), self.number(t), here) for t in tensors]
+            return original(tape, tensor)
+
+        return watch
+
+    def _gradient(self, original: Method) -> Method:
+        def gradient(tape: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            known = _known(tape)
+            if known is not None:
+                asked = tuple(self.number(t) for t in tf.nest.flatten(target))
+                known.asked.append((self.count(), asked, spot(sys._getframe(1))))
+            try:
+                return original(tape, target, *args, **kwargs)
+            except RuntimeError as error:
+                if known is not None and len(known.asked) > 1 and not known.persistent:
+                    _used_up(error, known.asked[0][2])
+                raise
+
+        return gradient
+
+    def _stop_recording(self, original: Method) -> Method:
+        @contextmanager
+        def stop_recording(tape: Any) -> Iterator[None]:
+            known, start = _known(tape), self.count()
+            with original(tape):
+                yield
+            if known is not None:
+                known.pauses.append((start, self.count()))
+
+        return stop_recording
+
+
+def _known(tape: Any) -> UserTape | None:
+    found: UserTape | None = getattr(tape, "_wrt_tape", None)
+    return found
+
+
+def _is_ours() -> bool:
+    """Whether wrt itself opens the tape."""
+    caller: FrameType | None = sys._getframe(2)
+    while caller is not None and caller.f_globals.get("__name__", "") in (stand_in.__module__, __name__):
+        caller = caller.f_back  # those who stand in are not those who call
+    return compat.is_quiet() or caller is None or caller.f_globals.get("__name__", "").split(".")[0] == "wrt"
+
+
+def _used_up(error: RuntimeError, first: Spot | None) -> None:
+    """TensorFlow's own error also knows the call that used the tape up."""
+    where = place(*first) if first else None
+    remedy = "write tf.GradientTape(persistent=True), or ask for all gradients in one call"
+    said = str(error).strip().splitlines()[0][:160]
+    finding = Finding("tape_consumed", "this call used up a tape that is not persistent", where, True, said, remedy)
+    error.finding = finding  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from wrt._backends.torch.backend import BACKEND
 from wrt._backends.torch.compat import edge_of
 from wrt._backends.torch.rules import program as programs
 from wrt._backends.torch.rules import proof, table
-from wrt._backends.torch.rules.families import Joined, Many, One, Product
+from wrt._backends.torch.rules.families import Joined, Many, One, Product, Same
 from wrt._backends.torch.rules.program import program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import RULES, VMAP, TorchLinear
@@ -344,7 +344,7 @@ FAULTS: dict[str, tuple[str, Callable[[], object]]] = {
     "a wrong slope": ("TanhBackward0", lambda: One(lambda node, g, free: g * (1 - node._saved_result))),
     "a slope that is a little off": ("SinBackward0", lambda: One(lambda node, g, free: g * node._saved_self.cos() * (1 + 1e-9))),
     "a lost branch": ("SubBackward0", lambda: Many(lambda node, g, free: g, lambda node, g, free: torch.zeros_like(g))),
-    "a swapped transpose": ("MvBackward0", lambda: Many(lambda node, g, free: g, lambda node, g, free: g @ node._saved_self.flip(0))),
+    "a swapped transpose": ("MvBackward0", lambda: Many(*[lambda node, g, free: g @ node._saved_self.flip(0)] * 2)),
     "pieces in another order": ("CatBackward0", lambda: Joined(lambda node, g: [g[:, 1:], g[:, :1]][::-1])),
     "rows that are mixed": ("SoftmaxBackward0", lambda: One(lambda node, g, free: g.flip(0) * node._saved_result)),
     "factors of another layer": ("AddmmBackward0", lambda: Product(1, "_saved_mat2", "_saved_mat1")),
@@ -365,6 +365,16 @@ def test_a_wrong_rule_is_found_when_it_is_first_met_and_not_used(monkeypatch, fa
         torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(5, dtype=F64))[0], rtol=1e-12, atol=1e-12)
         assert J.certificate
         assert [step.rung for step in J.explain().steps][:1] == [VMAP]
+
+
+def test_a_node_that_is_wrongly_called_a_view_is_found(monkeypatch):
+    monkeypatch.setitem(table.RULES, "FlipBackward0", Same())
+    table.forget_types()
+    x = random(5).requires_grad_()
+    y = x.flip(0).sin()
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(5, dtype=F64))[0])
+    assert RULES not in str(J.explain())
 
 
 def test_a_batch_that_goes_wrong_later_is_found_by_the_probe(monkeypatch):

@@ -11,7 +11,7 @@ from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import ACCUMULATE, made
 from wrt._backends.torch.rules.batch import Batch, Node, NoRule, Spot, Tensor
 from wrt._backends.torch.rules.families import Link, Rule, Same, Slots
-from wrt._backends.torch.rules.proof import holds, key_of, known_of
+from wrt._backends.torch.rules.proof import PASSING, holds, key_of, known_of, passes
 from wrt._backends.torch.rules.table import rule_of
 
 MOST_NODES = 20_000
@@ -101,8 +101,8 @@ def program(start: Spot, ends: Sequence[Spot]) -> Program | None:
 class _Layout:
     """Which tensors lie between y and x, a slot for each, and the steps between them, those next to x first.
 
-    A node that only shows the same numbers in another shape is no step: what is made from it takes the slot of what it
-    was made from.
+    A node that passes a gradient on as it is, perhaps in another shape, is no step: what is made from it takes the slot of
+    what it was made from.
     """
 
     def __init__(self, ends: Sequence[Spot]) -> None:
@@ -172,6 +172,8 @@ class _Layout:
                 for _, slot, _ in links:
                     loose[slot] = True
                 if type(rule) is Same and (node, 0) not in ends:
+                    if type(node) not in PASSING and not passes(node, links):
+                        return False
                     state[node] = links[0][1]
                     continue
             slots: Slots = []

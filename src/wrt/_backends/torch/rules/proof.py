@@ -26,6 +26,9 @@ _HELD: dict[Where, dict[tuple[Any, ...], bool]] = {}
 
 _REFUTED: set[Rule] = set()
 
+PASSING: set[type] = set()
+"""Kinds of nodes that are no steps, and were seen to pass a gradient on as it is."""
+
 
 def known_of(where: Where) -> dict[tuple[Any, ...], bool]:
     """What is known of rules for these numbers, on this kind of device."""
@@ -52,8 +55,25 @@ def holds(rule: Rule, node: Node, slots: Slots, links: Sequence[Link], spots: Se
     return found
 
 
+def passes(node: Node, links: Sequence[Link]) -> bool:
+    """Whether a kind of node passes a gradient on as it is, number by number; looked at once."""
+    expected = node._input_metadata[0]
+    seed = torch.from_numpy(np.asarray(np.random.default_rng(SEED).standard_normal(expected.shape)))
+    seed = seed.to(expected.device, expected.dtype)
+    try:
+        with torch.no_grad():
+            (pulled,) = _pulled(node, {0: seed.unsqueeze(0)}, 0, links).values()
+    except Exception:  # torch refuses: nothing is proven
+        return False
+    if not torch.equal(pulled, seed.reshape(-1)):
+        return False
+    PASSING.add(type(node))
+    return True
+
+
 def forget() -> None:
     """Nothing is proven any more."""
+    PASSING.clear()
     _HELD.clear()
     _REFUTED.clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wrt._core.where import Where
 from wrt.errors import DifferentRuns, EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
 
 
@@ -56,6 +57,14 @@ def read_inside() -> EngineRefused:
         "the variable was assigned to between two reads, and read inside a gather or a compiled function since",
         "the tape adds both reads up, and cannot tell the old value's share from the new one's",
         "record the part after the assignment alone, or read the variable into a tensor first: w = tf.identity(v)",
+    )
+
+
+def read_in_gradient(where: Where) -> EngineRefused:
+    return EngineRefused(
+        "a custom gradient on the way cannot be differentiated again",
+        f"{where}  {where.text}  reads numbers out of TensorFlow, where no tape follows: the answer would lack this branch",
+        "compute the gradient with TensorFlow's operations, on tensors",
     )
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat, price
 from wrt._backends.tensorflow.gradients import LEAN
+from wrt._backends.tensorflow.read_within import nothing_read
 from wrt._backends.tensorflow.refusals import engine
 from wrt._core.protocol import CannotBatch, TooFew
 from wrt._core.value import Value
@@ -84,7 +85,7 @@ class TapeLinear:
         """The gradients as tensors of the same tape, which records how they are made."""
         recording = self.recording
         recording.watch_everything()
-        with compat.unseen(), compat.reopened(recording.tape):
+        with compat.unseen(), compat.reopened(recording.tape), nothing_read(recording):
             rows = [self._pull_one(seed) for seed in tf.unstack(seeds)]
             return [None if column[0] is None else recording.lift(tf.stack(column)) for column in zip(*rows, strict=True)]
 

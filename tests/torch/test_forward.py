@@ -27,6 +27,7 @@ MAPS = {
     "squeezed along": lambda x: (x[None, None] * 2).squeeze(0).squeeze((0,)),
     "an alias": lambda x: torch.ops.aten.alias(x) * 2,
     "transposed": lambda x: x.t().transpose(-1, 0).permute(1, 0) * numbers(3, 4),
+    "one number turned": lambda x: x[0, 0].t().transpose(0, -1) * x,
     "permuted": lambda x: x.reshape(2, 2, 3).permute(-1, 0, 1) * 2,
     "picked": lambda x: x[-1] * x[1] + x[:, -2].sum(),
     "sliced": lambda x: x[-3:-1, ::2] * x[1:3, 1:],

@@ -51,7 +51,7 @@ class Program:
                 still = all(t is None for t in moved)
                 try:
                     slots.append(None if still else step.rule(step.node, moved, step.shape))
-                except RuntimeError as error:  # freed, or changed since
+                except (RuntimeError, IndexError, TypeError) as error:  # freed or changed since, or saved in another way
                     raise NoRule(str(error)) from error
                 for slot in step.spent:
                     slots[slot] = None

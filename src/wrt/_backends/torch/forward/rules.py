@@ -153,8 +153,13 @@ def _convolve(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
 
 
 def _transpose(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
-    rank = len(shape)
-    return only(tangents).transpose(axis(node._saved_dim0, rank), axis(node._saved_dim1, rank))
+    t, rank = only(tangents), len(shape)
+    return t.transpose(axis(node._saved_dim0, rank), axis(node._saved_dim1, rank)) if rank else t
+
+
+def _turn(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    return t.transpose(1, -1) if shape else t
 
 
 def _permute(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
@@ -249,6 +254,6 @@ RULES: dict[str, Rule] = {
     "SubBackward0": _subtract,
     "SumBackward0": _sum,
     "SumBackward1": _sum_along,
-    "TBackward0": lambda node, tangents, shape: only(tangents).transpose(1, -1),
+    "TBackward0": _turn,
     "TransposeBackward0": _transpose,
 }

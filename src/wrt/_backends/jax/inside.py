@@ -65,6 +65,8 @@ class Inside:
 
     def count_loops(self, y: Var, xs: Sequence[Var]) -> None:
         """A `while` on the way ran a known number of times: from here on it is that many iterations."""
+        if not any(op.name == "while" for op in self.record.program.ops):
+            return
         for op in between(y, xs)[0]:
             if op.name == "while":
                 self._count(op)

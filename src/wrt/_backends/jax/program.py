@@ -71,6 +71,8 @@ class Op:
 
     def reached(self, inputs: Container[Var], *, gradient: bool = True) -> list[Var]:
         """The outputs that the value, or the gradient, of any of these inputs reaches."""
+        if self.name not in compat.CONTROL:  # every output comes from the same inputs
+            return list(self.outputs) if any(u in inputs for u in self.sources(self.outputs, gradient=gradient)) else []
         return [v for v in self.outputs if any(u in inputs for u in self.sources((v,), gradient=gradient))]
 
     def apply(self, values: Sequence[Any]) -> list[Any]:
@@ -156,13 +158,13 @@ def between(y: Var, xs: Iterable[Var]) -> tuple[list[Op], list[bool]]:
     feeding = {y}
     carrying: list[Op] = []
     for op in reversed(ancestors(y)):
-        if any(v in feeding for v in op.outputs) and (sources := op.sources(feeding)):
+        if not feeding.isdisjoint(op.outputs) and (sources := op.sources(feeding)):
             carrying.append(op)
             feeding.update(sources)
     reached = set(xs)
     found: list[Op] = []
     for op in reversed(carrying):
-        if any(v in reached for v in op.inputs) and (further := op.reached(reached)):
+        if not reached.isdisjoint(op.inputs) and (further := op.reached(reached)):
             found.append(op)
             reached.update(v for v in further if v.differentiable and v in feeding)
     return found, [x in feeding and x.differentiable for x in xs]

@@ -115,7 +115,7 @@ class Segment:
         made = {v for op in ops for v in op.outputs}
         others = tuple(v for v in numbers if v not in made and v not in xs)
         behind = tuple(x in made for x in xs)
-        avals = tuple((v.aval.shape, str(v.aval.dtype)) for v in (*xs, *others))
+        avals = tuple((v.aval.shape, v.aval.dtype) for v in (*xs, *others))
         return cls(Template(steps, at, behind, tuple(numbers[v] for v in others), number(y), avals), numbers, others)
 
 

@@ -10,8 +10,8 @@ import pytest
 import wrt
 from tests.jax.test_one_program import PROBLEMS, asked, truth_of
 from wrt import d
+from wrt._backends.jax import block, later
 from wrt._backends.jax import halves as file
-from wrt._backends.jax import later
 from wrt._backends.jax.halves import NEITHER, ONE, OTHER, halves
 
 
@@ -132,3 +132,34 @@ def test_halves_that_lose_something_are_not_used(lost, monkeypatch, planned_from
         J = asked(t)
         np.testing.assert_allclose(J.value, truth, atol=1e-5)
         assert J.certificate.passed
+
+
+@pytest.mark.parametrize("way", ["pull", "push"])
+@pytest.mark.parametrize("lost", [None, "tanh", "mul", "sub"])
+def test_blocks_in_halves_are_right_and_the_plain_pull_sees_what_they_lose(lost, way, monkeypatch):
+    monkeypatch.setattr(later, "FEW", 0)
+    right, used = file._run, []
+
+    def forgetful(operations, known, results):
+        for op in operations:
+            if op.equation.primitive.name == lost:
+                used.append(lost)
+                known[op.outputs[0]] = jnp.full(op.outputs[0].aval.shape, 0.3, op.outputs[0].aval.dtype)
+        return right([op for op in operations if op.equation.primitive.name != lost], known, results)
+
+    monkeypatch.setattr(file, "_run", forgetful)
+    for kept in (block._rows_again, block._columns):
+        kept.cache_clear()
+    generator, outputs = np.random.default_rng(0), 5 if way == "pull" else 9
+    f = lambda x, v, w: jnp.tanh(jnp.tanh(x @ v) @ w)
+    with jax.enable_x64(True):
+        x, v, w = (jnp.asarray(generator.normal(size=shape)) for shape in ((7,), (7, 6), (6, outputs)))
+        truth, t = np.asarray(jax.jacrev(f)(x, v, w)), wrt.trace(f, x, v, w)
+        for _ in range(3):
+            J = d(t.output) / d(t.inputs[0])
+            np.testing.assert_allclose(J.value, truth, atol=1e-13)
+            assert J.certificate.passed
+            np.testing.assert_allclose((d(t.output)[1:4] / d(t.inputs[0])).value, truth[1:4], atol=1e-13)
+    for kept in (block._rows_again, block._columns):  # what was lost stays here
+        kept.cache_clear()
+    assert bool(used) == (lost is not None)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wrt._backends.jax.halves import NEITHER, ONE, OTHER, InHalves
 from wrt._backends.jax.later import Later
 from wrt._backends.jax.refusals import said
 from wrt._backends.jax.seeds import written_out
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 Array = Any
 
 MOST_BYTES = 2**28  # of all seeds together; more is swept in chunks
-MOST_POSITIONS = 4096  # that are kept on the device
 
 
 class Blocks:
@@ -47,7 +47,12 @@ class Blocks:
             return None
         try:
             program, given = self._by_rows(rows) if way == "pull" else self._by_columns(rows)
-            return program(*given), program.bound(*given) if program.compiled else None
+            found = None if program.compiled else program.interpreted(given)
+            if found is not None:
+                return found, None
+            program.compiled = True
+            again = self._in_halves(rows, way)
+            return again(), again
         except Exception:  # an operation without a rule for batches: other ways are left
             return None
 
@@ -65,7 +70,18 @@ class Blocks:
         return _rows(structure, y.shape, y.dtype), (jax.device_put(rows), *leaves)
 
     def _by_columns(self, rows: Positions | None) -> tuple[Later, Sequence[Any]]:
-        return _columns(self.linear.segment.template), jax.device_put((rows, *self.linear.numbers()))
+        places = np.arange(self.linear.xs[0].size)
+        return _columns(self.linear.segment.template).new, jax.device_put((places, rows, *self.linear.numbers()))
+
+    def _in_halves(self, rows: Positions | None, way: Way) -> Callable[[], Array]:
+        """The same, compiled: what depends on the positions or on x alone has been done."""
+        linear, template = self.linear, self.linear.segment.template
+        if way == "push":
+            return _columns(template).again.bound(*self._by_columns(rows)[1])
+        places = jax.device_put(np.arange(linear.y.size) if rows is None else rows)
+        return _rows_again(template, linear.y.shape, linear.y.dtype, rows is None).bound(
+            places, *jax.device_put(linear.numbers())
+        )
 
 
 def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
@@ -77,13 +93,12 @@ def _laid_open(linear: JaxLinear) -> tuple[list[Array], Any]:
 class Row:
     """One row of the Jacobian, or one element of it, by the engine's own unbatched pull: one call for each position."""
 
-    __slots__ = ("_element", "_places", "_row", "leaves")
+    __slots__ = ("_element", "_row", "leaves")
 
     def __init__(self, linear: JaxLinear) -> None:
         self.leaves, structure = _laid_open(linear)
         self._row = _row(structure, linear.y.shape, linear.y.dtype)
         self._element = _element(structure, linear.y.shape, linear.y.dtype)
-        self._places: dict[int, Array] = {}
 
     def __call__(self, position: int) -> Array:
         """In x's own shape."""
@@ -95,17 +110,17 @@ class Row:
 
     def _called(self, program: Later, *places: int) -> Array:
         try:
-            found = program(*map(self._place, places), *self.leaves)
+            found = program(*map(_sent, places), *self.leaves)
         except Exception as error:
             raise said(error) from error
         return found if program.compiled else jax.device_put(found)
 
     def again(self, position: int, elements: Elements) -> Callable[[], Array] | None:
         """The call that gives these elements of a row; None while it is not compiled yet: it will round otherwise."""
-        place, whole = self._place(position), elements.shape == elements.of and elements.everything
+        place, whole = _sent(position), elements.shape == elements.of and elements.everything
         if elements.shape == () and not whole:
             one = self._element
-            return one.bound(place, self._place(elements.first), *self.leaves) if one.compiled else None
+            return one.bound(place, _sent(elements.first), *self.leaves) if one.compiled else None
         if not self._row.compiled:
             return None
         row = self._row.bound(place, *self.leaves)
@@ -114,14 +129,11 @@ class Row:
         there = jax.device_put(elements.positions.astype(np.int32).reshape(elements.shape))
         return lambda: _picked(row(), there)
 
-    def _place(self, position: int) -> Array:
-        """The position where the program runs: sending a number there takes longer than most rows."""
-        found = self._places.get(position)
-        if found is None:
-            found = jax.device_put(np.int32(position))
-            if len(self._places) < MOST_POSITIONS:
-                self._places[position] = found
-        return found
+
+@lru_cache(maxsize=4096)
+def _sent(position: int) -> Array:
+    """A position where programs run: sending a number there takes longer than most rows."""
+    return jax.device_put(np.int32(position))
 
 
 @jax.jit
@@ -154,26 +166,48 @@ def _rows(structure: Any, shape: Shape, dtype: Any) -> Later:
     def program(places: Array | None, *leaves: Array) -> Array:
         pull = jax.tree.unflatten(structure, leaves)
         chosen = jnp.arange(math.prod(shape)) if places is None else places
-        (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(chosen)
-        return block.reshape(*shape, *block.shape[1:]) if places is None else block
+        return _pulled(pull, chosen, shape, dtype, everything=places is None)
 
     return Later(program)
 
 
 @lru_cache(maxsize=256)
-def _columns(template: Template) -> Later:
-    """All columns, and of them the rows at some places."""
+def _rows_again(template: Template, shape: Shape, dtype: Any, everything: bool) -> InHalves:
+    """The same from x on."""
 
-    def program(places: Array | None, xs: Sequence[Array], others: Sequence[Array]) -> Array:
+    def program(places: Array, xs: Sequence[Array], others: Sequence[Array]) -> Array:
+        pull = jax.vjp(lambda x: template([x], others), *xs)[1]
+        return _pulled(pull, places, shape, dtype, everything=everything)
+
+    return InHalves(program, OTHER, ONE, NEITHER)
+
+
+def _pulled(pull: Any, places: Array, shape: Shape, dtype: Any, *, everything: bool) -> Array:
+    (block,) = jax.vmap(lambda place: adjoint(pull, written_out(place, shape, dtype)))(places)
+    return block.reshape(*shape, *block.shape[1:]) if everything else block
+
+
+class Columns(NamedTuple):
+    """A program while it is new, and when it is asked for again."""
+
+    new: Later
+    again: InHalves
+
+
+@lru_cache(maxsize=256)
+def _columns(template: Template) -> Columns:
+    """The columns at all `places` of x, and of them some rows, or all in y's own shape."""
+
+    def program(places: Array, rows: Array | None, xs: Sequence[Array], others: Sequence[Array]) -> Array:
         (x,) = xs
 
         def column(place: Array) -> Array:
             return jax.jvp(lambda x: template([x], others), (x,), (written_out(place, x.shape, x.dtype),))[1]
 
-        columns = jax.vmap(column)(jnp.arange(x.size)).astype(x.dtype)  # (n, *y.shape)
+        columns = jax.vmap(column)(places).astype(x.dtype)  # (n, *y.shape)
         columns = jax.lax.optimization_barrier(columns)  # or the last product is made turned around, several times slower
-        if places is not None:
-            return columns.reshape(x.size, -1)[:, places].T
+        if rows is not None:
+            return columns.reshape(x.size, -1)[:, rows].T
         return jnp.moveaxis(columns, 0, -1).reshape(*columns.shape[1:], *x.shape)
 
-    return Later(program)
+    return Columns(Later(program), InHalves(program, OTHER, NEITHER, ONE, NEITHER))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,29 @@ class Halves(NamedTuple):
     """Takes what the program takes; what it gives is kept."""
     second: Callable[[list[Array]], Any]
     """Takes that, and gives what the program gives."""
+
+
+class InHalves:
+    """A function that is compiled in halves, or as a whole once it is `undivided`; `kinds` are those of its arguments."""
+
+    __slots__ = ("_halves", "_jitted", "_kinds", "_looked", "undivided")
+
+    def __init__(self, function: Callable[..., Any], *kinds: int) -> None:
+        self._jitted = jax.jit(function)
+        self._kinds = kinds
+        self._looked = False
+        self._halves: Halves | None = None
+        self.undivided = False
+
+    def bound(self, *given: Any) -> Callable[[], Any]:
+        """The program and what it is given, as one call of JAX's own; what depends on one thing alone has been done."""
+        if not self._looked and not self.undivided:
+            kinds = zip(self._kinds, given, strict=True)
+            depends = [kind for kind, argument in kinds for _ in jax.tree.leaves(argument)]
+            self._halves, self._looked = halves(self._jitted.trace(*given), depends), True
+        if self._halves is None or self.undivided:
+            return partial(self._jitted, *given)
+        return partial(self._halves.second, self._halves.first(*given))
 
 
 def halves(traced: Any, depends: Sequence[int]) -> Halves | None:

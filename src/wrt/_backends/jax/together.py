@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._backends.jax import reach
-from wrt._backends.jax.halves import NEITHER, ONE, OTHER, Halves, halves
+from wrt._backends.jax.halves import NEITHER, ONE, OTHER, InHalves
 from wrt._backends.jax.interpreted.lean import lean
 from wrt._backends.jax.kinds import NoRule
 from wrt._backends.jax.later import Later
@@ -40,33 +40,27 @@ Swept = tuple[Array, Array | None, Array | None]
 class Program:
     """A sweep of a template: interpreted while it is new, then compiled in two halves, or as a whole."""
 
-    __slots__ = ("_halves", "_whole", "lines", "settled")
+    __slots__ = ("_whole", "lines", "settled")
 
     def __init__(self, lines: Later, whole: Callable[..., Swept]) -> None:
         self.lines = lines
         self.settled = False
-        self._whole = jax.jit(whole)
-        self._halves: Halves | None = None
+        self._whole = InHalves(whole, OTHER, ONE, NEITHER)
 
     def prepared(self, *given: Any) -> Callable[[], Swept]:
-        """Compiled, for (seeds, xs, others): what depends on seeds or on x alone is done before the answer is asked for."""
+        """Compiled, for (seeds, xs, others); in halves where these gave what NumPy gives for the whole."""
         if not self.settled:
-            self._halves, self.settled = self._in_halves(given), True
-        if self._halves is None:
-            return partial(self._whole, *given)
-        return partial(self._halves.second, self._halves.first(*given))
+            self._whole.undivided, self.settled = not self._halves_hold(given), True
+        return self._whole.bound(*given)
 
-    def _in_halves(self, given: Sequence[Any]) -> Halves | None:
-        """Both halves, once they have given what NumPy gives for the whole: a probe would lose in them what lines lose."""
+    def _halves_hold(self, given: Sequence[Any]) -> bool:
+        """A probe in the batch cannot tell: it would lose in the halves what the lines lose."""
         expected: Lines | None = self.lines.evaluated(given)
-        kinds = zip((OTHER, ONE, NEITHER), given, strict=True)
-        depends = [kind for kind, arrays in kinds for _ in jax.tree.leaves(arrays)]
-        made = None if expected is None else halves(self._whole.trace(*given), depends)
-        if made is None:
-            return None
-        *found, _ = made.second(made.first(*given))
+        if expected is None:
+            return False
+        *found, _ = self._whole.bound(*given)()
         pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True)
-        return made if all(_agree(np.asarray(a), np.asarray(b)) for a, b in pairs) else None
+        return all(_agree(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
 def _agree(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:

@@ -132,6 +132,7 @@ class FrameNames:
     def _remember(self, frame: FrameType, look: Look) -> None:
         """Look with nobody listening."""
         listening, self.observer = self.observer, Observer(self.observer.is_tensor, lambda binding: None)
+        self.observer.kinds = listening.kinds
         self.look(frame, look)
         self.observer = listening
 

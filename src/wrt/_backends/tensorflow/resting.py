@@ -105,11 +105,16 @@ def rested() -> Iterator[Any]:
         yield None
         return
     resting = Resting(watch)
-    settrace(resting.trace)
+    settrace(None)  # what it takes to begin and to end is not the user's
     try:
         with noticed.failures(resting.wake):
-            yield resting.trace
+            settrace(resting.trace)
+            try:
+                yield resting.trace
+            finally:
+                resting.open = False
+                if gettrace() is resting.trace:
+                    settrace(None)
     finally:
-        resting.open = False
-        if gettrace() in (resting.trace, None):
+        if gettrace() is None:
             settrace(watch)

@@ -65,6 +65,19 @@ def test_the_first_layer_and_the_forward_pass_are_not_run_again():
     assert "tanh" not in again
 
 
+def test_sums_are_regrouped_so_that_most_of_them_are_made_once():
+    program = lambda s, x, w: ((((s * x + 2 * s) + 3 * s) + x * x) + jnp.sin(s)) * x
+    with jax.enable_x64(True):
+        given = [jnp.asarray(np.random.default_rng(k).normal(size=9)) for k in range(3)]
+        made = split(program, *given)
+        np.testing.assert_allclose(made.second(made.first(*given)), program(*given), rtol=1e-14)
+        assert operations(made.second, made.first(*given)).count("add") == 3
+        twice = lambda s, x, w: [a := s * x + 2 * s, a + 3 * s]  # what somebody else reads stays as it is
+        made = split(twice, *given)
+        np.testing.assert_allclose(made.second(made.first(*given)), twice(*given), rtol=1e-14)
+        assert operations(made.second, made.first(*given)).count("add") == 2
+
+
 def test_what_is_only_laid_out_is_not_kept_in_its_larger_form():
     seeds, x = jnp.ones((50, 6)), jnp.arange(6.0)
     made = split(lambda seeds, x: seeds * jnp.broadcast_to(x * x, (50, 6)), seeds, x, depends=(OTHER, ONE))

@@ -7,6 +7,7 @@ seeds alone: only what depends on both has to run again when the same lines are 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,8 @@ BOTH = ONE | OTHER
 
 SHAPED = frozenset({"broadcast_in_dim", "expand_dims", "reshape", "squeeze"})
 """What is cheaper to do again than to keep: it only lays numbers out."""
+
+SUMS = frozenset({"add", "add_any"})
 
 MOST = 2**26  # bytes that may be kept between the halves
 
@@ -81,6 +84,7 @@ def halves(traced: Any, depends: Sequence[int]) -> Halves | None:
     given = [Made(v.aval, d) for v, d in zip(closed.jaxpr.invars, depends, strict=True)]
     operations: list[Operation] = []
     results = _laid_out(closed.jaxpr, closed.consts, given, operations)
+    operations = _regrouped(operations, results)
     later = [op for op in operations if op.outputs[0].depends & BOTH == BOTH]
     kept, shaped = _between((*(one for op in later for one in op.inputs), *results))
     if sum(math.prod(one.aval.shape) * one.aval.dtype.itemsize for one in kept) > MOST:
@@ -117,6 +121,42 @@ def _laid_out(jaxpr: Any, consts: Sequence[Array], given: Sequence[Any], operati
                 one.op = operations[-1]
         known.update(zip(equation.outvars, found, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _regrouped(operations: list[Operation], results: Sequence[Any]) -> list[Operation]:
+    """Sums (a + b) + c of which only a is made in the second half, as a + (b + c)."""
+    reads = Counter(one for op in operations for one in op.inputs if isinstance(one, Made))
+    reads.update(one for one in results if isinstance(one, Made))
+    found: list[Operation] = []
+    gone: set[int] = set()
+    for op in operations:
+        outer = _terms(op)
+        inner = None if outer is None or reads[outer.again] > 1 else _terms(outer.again.op)
+        if outer is None or inner is None or (outer.once.depends | inner.once.depends) & BOTH == BOTH:
+            found.append(op)
+            continue
+        gone.add(id(outer.again.op))
+        total = Made(op.outputs[0].aval, outer.once.depends | inner.once.depends)
+        total.op = Operation(op.equation, [inner.once, outer.once], [total])
+        op.outputs[0].op = Operation(op.equation, [inner.again, total], op.outputs)
+        found += [total.op, op.outputs[0].op]
+    return [op for op in found if id(op) not in gone]
+
+
+class Terms(NamedTuple):
+    """Of a sum: what is made again, and what is made once."""
+
+    again: Made
+    once: Made
+
+
+def _terms(op: Operation | None) -> Terms | None:
+    if op is None or op.equation.primitive.name not in SUMS or not all(isinstance(one, Made) for one in op.inputs):
+        return None
+    again = [one for one in op.inputs if one.depends & BOTH == BOTH]
+    once = [one for one in op.inputs if one.depends & BOTH != BOTH]
+    same = all(one.aval.shape == op.outputs[0].aval.shape for one in op.inputs)
+    return Terms(again[0], once[0]) if len(again) == len(once) == 1 and same else None
 
 
 def _between(read: Iterable[Any]) -> tuple[list[Made], list[Operation]]:

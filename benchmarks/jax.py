@@ -119,15 +119,23 @@ def measure(seconds: float) -> list[Measured]:
         found.append(question(f"Jacobian, MLP {'-'.join(map(str, widths))}", whole, f, x, rivals, **how))
     f, x = recurrent()
     found.append(question("Jacobian, scan of 200 steps", whole, f, x, {"jacrev": jax.jacrev(f), "jacfwd": jax.jacfwd(f)}, **how))
+    return [*found, *fixed_prices(whole, loss_of, seconds)]
+
+
+def fixed_prices(whole: Network, loss_of: Callable[[Network], Network], seconds: float) -> list[Measured]:
+    """Questions so small that what is measured is the way to the program and back."""
     f, x = mlp(32, 32)
-    rival = {"grad": jax.grad(lambda x: f(x)[3])}
-
-    def third(t: Any) -> Any:
-        return (d(t.output)[3] / d(t.inputs[0])).value
-
-    small = question("a small element: the fixed price", third, f, x, rival, seconds=seconds)
-    print(f"fixed price of a question: {1e6 * (small.seconds['wrt'] - small.seconds['grad']):.0f} microseconds")
-    return [*found, small]
+    third, loss = jax.grad(lambda x: f(x)[3]), loss_of(f)
+    small = {
+        "one element": (lambda t: (d(t.output)[3] / d(t.inputs[0])[2]).value, f, {"grad": lambda x: third(x)[2]}),
+        "one row": (lambda t: (d(t.output)[3] / d(t.inputs[0])).value, f, {"grad": third}),
+        "gradient": (whole, loss, {"grad": jax.grad(loss)}),
+        "Jacobian": (whole, f, {"jacrev": jax.jacrev(f)}),
+    }
+    found = [question(f"small, {name}", ask, g, x, rivals, seconds=seconds) for name, (ask, g, rivals) in small.items()]
+    told = (f"{name} {1e6 * (one.seconds['wrt'] - one.seconds[one.against]):.0f}" for name, one in zip(small, found, strict=True))
+    print(f"fixed price of a question, in microseconds: {', '.join(told)}")
+    return found
 
 
 def main(arguments: list[str]) -> int:

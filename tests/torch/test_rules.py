@@ -146,6 +146,7 @@ def test_every_rule_has_an_example_and_equals_a_row_loop(name, unproven):
         "AddmmBackward0": MORE["addmm with factors"],
         "IndexAddBackward0": MORE["index_add"],
         "MinBackward0": MORE["min"],
+        "NativeBatchNormBackward0": lambda x: F.batch_norm(x[None], random(5), random(5).abs()),
         "SplitWithSizesBackward0": MORE["split"],
         "SqueezeBackward2": lambda x: x[:1].squeeze((0,)),
     }
@@ -161,6 +162,48 @@ def test_the_engine_agrees_where_a_rule_is_first_met(name):
     """No rule is refused by the proof that it has to pass: the proof has no false alarms."""
     x = random(5, 4).requires_grad_()
     held_to_a_row_loop(MORE[name](x), x)
+
+
+def pictures(*shape: int) -> Tensor:
+    return random(*shape, seed=5).requires_grad_()
+
+
+KERNEL = random(4, 2, 3, 3, seed=6)
+ON_PICTURES: dict[str, Callable[[Tensor], Tensor]] = {
+    "convolution": lambda x: F.conv2d(x, KERNEL, random(4), padding=1),
+    "with strides and dilation": lambda x: F.conv2d(x, KERNEL, stride=2, dilation=2, padding=(2, 1)),
+    "in groups": lambda x: F.conv2d(x, KERNEL[:, :1], groups=2),
+    "transposed": lambda x: F.conv_transpose2d(x, KERNEL.transpose(0, 1), stride=2, padding=1, output_padding=1),
+    "along one axis": lambda x: F.conv1d(x[:, :, 0], KERNEL[..., 0], padding=1),
+    "average pool": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "average pool of one picture": lambda x: F.avg_pool2d(x[0], 2),
+    "max pool": lambda x: F.max_pool2d(x, 3, 1, 1),
+    "max pool of one picture": lambda x: F.max_pool2d(x[0], 2, padding=1),
+    "batch norm": lambda x: F.batch_norm(x, random(2), random(2).abs(), random(2), random(2)),
+    "batch norm without weights": lambda x: F.batch_norm(x, random(2), random(2).abs()),
+    "a network": lambda x: F.max_pool2d(F.relu(F.conv2d(F.relu(F.conv2d(x, KERNEL)), KERNEL.transpose(0, 1))), 2).flatten(1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ON_PICTURES))
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_rule_for_pictures_equals_a_row_loop(name, count, unproven):
+    x = pictures(count, 2, 7, 6)
+    held_to_a_row_loop(ON_PICTURES[name](x), x)
+
+
+@pytest.mark.parametrize("name", sorted(ON_PICTURES))
+def test_the_engine_agrees_about_pictures_too(name):
+    x = pictures(2, 2, 7, 6)
+    held_to_a_row_loop(ON_PICTURES[name](x), x)
+
+
+def test_weights_of_a_convolution_and_batch_norms_in_training_are_left_to_the_engine():
+    x, kernel = pictures(1, 2, 5, 5), KERNEL.clone().requires_grad_()
+    assert program(spot(F.conv2d(x, kernel)), [spot(kernel)]) is None
+    assert program(spot(F.batch_norm(pictures(4, 2), None, None, training=True)), [spot(x)]) is None
+    x = pictures(4, 2)
+    assert program(spot(F.batch_norm(x, None, None, training=True)), [spot(x)]) is None
 
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)

@@ -4,6 +4,6 @@
 knows its node: what it saved, and what that means for k gradients that lie one behind the other.
 
 `batch.py` holds the gradients, `families.py` the few shapes a rule can have, the tables (`elementwise`, `shapes`,
-`products`, `reductions`, `slicing`) one rule for each node, `program.py` puts those of one question in order, and
+`products`, `reductions`, `slicing`, `pictures`) one rule for each node, `program.py` puts those of one question in order, and
 `proof.py` holds each of them to the engine when it is first met.
 """

@@ -54,7 +54,7 @@ class Batch:
         if self.ours[slot]:
             there.add_(gradient)
         else:
-            self.held[slot] = there + gradient
+            self.held[slot] = gradient.add_(there) if ours else there + gradient
             self.ours[slot] = True
 
     def room(self, slot: int, spot: Spot, like: Tensor) -> Tensor:

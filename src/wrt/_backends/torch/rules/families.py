@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -60,14 +60,17 @@ class Same:
 
 
 class One:
-    """One input, whose gradient has the shape it should have: fresh memory, or a view of what came in."""
+    """One input, whose gradient has the shape it should have.
+
+    It lies in memory of its own, it is a view of what came in, or each number of that was stretched to several.
+    """
 
     loose = False
 
-    def __init__(self, pull: Pull, *settings: str, fresh: bool = True) -> None:
+    def __init__(self, pull: Pull, *settings: str, gives: Literal["fresh", "view", "stretched"] = "fresh") -> None:
         self.pull = pull
         self.settings = settings
-        self.fresh = fresh
+        self.fresh, self.view = gives == "fresh", gives == "view"
 
     def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
         return _alone(slots) and len(links) == 1
@@ -76,7 +79,7 @@ class One:
         slot = slots[0][1]
         free = batch.ours[slot]
         pulled = self.pull(node, batch.shaped(slot), free)
-        batch.give(links[0][1], pulled, self.fresh or free)
+        batch.give(links[0][1], pulled, self.fresh or (self.view and free))
 
 
 class Many:

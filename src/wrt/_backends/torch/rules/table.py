@@ -9,6 +9,7 @@ import torch
 
 from wrt._backends.torch.rules.elementwise import ELEMENTWISE
 from wrt._backends.torch.rules.families import Rule
+from wrt._backends.torch.rules.pictures import PICTURES
 from wrt._backends.torch.rules.products import PRODUCTS
 from wrt._backends.torch.rules.reductions import REDUCTIONS
 from wrt._backends.torch.rules.shapes import SHAPES
@@ -25,7 +26,7 @@ def _joined(*tables: Mapping[str, Rule]) -> dict[str, Rule]:
     return rules
 
 
-RULES = _joined(ELEMENTWISE, SHAPES, PRODUCTS, REDUCTIONS, SLICING)
+RULES = _joined(ELEMENTWISE, SHAPES, PRODUCTS, REDUCTIONS, SLICING, PICTURES)
 
 _BY_TYPE: dict[type, Rule | None] = {}
 """Types of nodes that were met: a lookup by name would take longer than the rest of a step."""

@@ -61,6 +61,13 @@ MAPS = {
     "bends": lambda x: F.elu(x) + F.gelu(x) + F.silu(x) + F.softplus(x) + x.sigmoid() + x.tanh() + x.abs(),
     "waves": lambda x: x.sin() * x.cos() + x.tan() + x.atan() + x.sinh() + x.cosh() + x.erf(),
     "powers": positive(lambda x: x**3 + x.sqrt() + x.rsqrt() + x.reciprocal() + x.log() + x.log1p() + x.expm1() - -x),
+    "masked": lambda x: x[0].masked_fill(numbers(4, 3) > 0, 2.0) * x.masked_fill(numbers(3) > 0, 1.0),
+    "chosen": lambda x: torch.where(numbers(4, 3) > 0, x, 1.0) * torch.where(numbers(2, 4, 3) > 0, x[0], x * 2),
+    "rows by number": lambda x: x.index_select(-1, torch.tensor([2, 0, 2])) * 2,
+    "weights that sum to one": lambda x: x.softmax(-1) * x.log_softmax(0),
+    "normed": lambda x: F.layer_norm(x, (3,), numbers(3), numbers(3)) + F.layer_norm(x, (4, 3)),
+    "normed as trained": lambda x: F.batch_norm(x[None], numbers(4), numbers(4).square() + 1, numbers(4), numbers(4)),
+    "pooled": lambda x: F.max_pool2d(x[None, None], 2, 1) * F.max_pool2d(x[None], (2, 2), 1),
     "one tensor twice": lambda x: (h := x.sin()) * h + h,
 }  # fmt: skip
 
@@ -99,6 +106,11 @@ def test_a_tensor_in_between_and_one_that_stands_still():
     linear = J.ask.y.record.linear(J.ask.y, [*J.ask.x.values, (d(y) / d(x)).ask.x.values[0]])
     tangents = numbers(5, 4, 3, seed=1)
     torch.testing.assert_close(linear.push([tangents, None], FORWARD), tangents * x.cos())
+
+
+def test_statistics_that_x_moves_are_left_to_double_backward():
+    y, x = asked(lambda x: F.batch_norm(x, None, None, training=True))
+    torch.testing.assert_close((d(y) / d(x)[1, 2]).value, row_loop(y, x)[..., 1, 2], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("f", [lambda x: x.cumsum(0), lambda x: torch.cat([x, numbers(1, 3)]), lambda x: x.float() * 2])

@@ -85,7 +85,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
         missing = [source for source in sources if source[0] is not None and source not in slots]
         if missing:
             waiting += missing
-            if len(waiting) > MOST_NODES:
+            if len(slots) + len(waiting) > MOST_NODES:
                 return None
             continue
         inputs = tuple([None if source[0] is None else slots[source] for source in sources])

@@ -230,6 +230,52 @@ def _pad(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
     return F.pad(only(tangents), [int(n) - 2**64 if n >= 2**63 else int(n) for n in node._saved_pad])
 
 
+def _masked(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return stretched(only(tangents), shape).masked_fill(node._saved_mask, 0)
+
+
+def _where(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    here, there = (0.0 if t is None else stretched(t, shape) for t in tangents)
+    return torch.where(node._saved_condition, here, there)
+
+
+def _index_select(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return only(tangents).index_select(axis(node._saved_dim, len(shape)), node._saved_index)
+
+
+def _softmax(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    weighted = only(tangents) * node._saved_result
+    return weighted - node._saved_result * weighted.sum(axis(node._saved_dim, len(shape)), keepdim=True)
+
+
+def _log_softmax(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t = only(tangents)
+    return t - (t * node._saved_result.exp()).sum(axis(node._saved_dim, len(shape)), keepdim=True)
+
+
+def _layer_norm(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    t, over = only(tangents), tuple(range(-len(node._saved_normalized_shape), 0))
+    normed = (node._saved_input - node._saved_result1) * node._saved_result2
+    drift = t.mean(over, keepdim=True) + normed * (t * normed).mean(over, keepdim=True)
+    pushed = (t - drift) * node._saved_result2
+    return pushed if node._saved_weight is None else pushed * node._saved_weight
+
+
+def _batch_norm(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    """With the statistics of its training: a factor for each channel."""
+    if node._saved_training:
+        raise NoRule("a batch norm in training")
+    factor = (node._saved_running_var + node._saved_eps).rsqrt()
+    factor = factor if node._saved_weight is None else factor * node._saved_weight
+    return only(tangents) * factor.view(-1, *[1] * (len(shape) - 2))
+
+
+def _max_pool(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    """Each number comes from the place it was taken from."""
+    t, taken = only(tangents).flatten(-2), node._saved_result1.flatten(-2)
+    return t.gather(-1, taken.expand(t.shape[0], *taken.shape)).reshape(t.shape[0], *shape)
+
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME.split(), _same),
     **dict.fromkeys(DIAGONAL.split(), _diagonal),
@@ -241,19 +287,27 @@ RULES: dict[str, Rule] = {
     "ConvolutionBackward0": _convolve,
     "DivBackward0": _divide,
     "ExpandBackward0": _expand,
+    "IndexSelectBackward0": _index_select,
+    "LogSoftmaxBackward0": _log_softmax,
+    "MaskedFillBackward0": _masked,
+    "MaxPool2DWithIndicesBackward0": _max_pool,
     "MeanBackward0": _mean,
     "MeanBackward1": _mean_along,
     "MmBackward0": _mm,
     "MulBackward0": _multiply,
     "MvBackward0": _mv,
+    "NativeBatchNormBackward0": _batch_norm,
+    "NativeLayerNormBackward0": _layer_norm,
     "PermuteBackward0": _permute,
     "RollBackward0": _roll,
     "SelectBackward0": _select,
     "SliceBackward0": _slice,
+    "SoftmaxBackward0": _softmax,
     "StackBackward0": _stack,
     "SubBackward0": _subtract,
     "SumBackward0": _sum,
     "SumBackward1": _sum_along,
     "TBackward0": _turn,
     "TransposeBackward0": _transpose,
+    "WhereBackward0": _where,
 }

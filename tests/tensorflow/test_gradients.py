@@ -197,7 +197,7 @@ def test_a_rule_answers_bit_for_bit_as_tensorflow_does(op: str, data: st.DataObj
                 assert same(found[k], expected[k]), (inputs, attributes, skipped)
 
 
-@pytest.mark.parametrize("op", sorted(CASES.keys() - {"Conv2D", "DepthwiseConv2dNative"}))
+@pytest.mark.parametrize("op", CASES)
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_its_gradient_can_be_differentiated_again(op: str, data: st.DataObject) -> None:

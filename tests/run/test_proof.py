@@ -39,11 +39,13 @@ def passes_of(plan, matrix):
 def test_columns_are_summed_up_as_the_probe_of_the_matrix(name, planned_from_the_start):
     ask, plan, matrix = plan_of(name)
     passes, expected = passes_of(plan, matrix), signs(ask.m)[0] @ matrix
-    at_hand = proof._at_hand(ask, plan, passes)
+    at_hand = proof._at_hand(ask, plan, passes.dtype)
     np.testing.assert_allclose(at_hand.by_column(passes, ask.n), expected, rtol=1e-12, atol=1e-12)
     found, said = torch.from_numpy(passes), torch.from_numpy(expected[None])
     assert proof.compare(ask, plan, found, said, 1e-12)
     assert proof._looked_at(ask, plan, found, said).residual < 1e-14
+    if plan.way == "pull":  # the probe as the last row
+        assert proof.compare(ask, plan, torch.cat([found, said]), None, 1e-12)
 
 
 @pytest.mark.parametrize("look", [True, False], ids=["at hand", "by the backend"])
@@ -65,8 +67,11 @@ def test_no_number_can_be_wrong(monkeypatch, name, look, planned_from_the_start)
             wrong.reshape(-1)[chance.choice(plan.compression.free)] += size
         else:
             continue
-        held = proof.compare(ask, plan, torch.from_numpy(wrong), torch.from_numpy(said[None]), 1e-12)
-        assert not (held.passed and held.finite), (size, where)
+        found, probe = torch.from_numpy(wrong), torch.from_numpy(said[None])
+        together = [(torch.cat([found, probe]), None)] if plan.way == "pull" else []
+        for passes_and_probe in [(found, probe), *together]:
+            held = proof.compare(ask, plan, *passes_and_probe, 1e-12)
+            assert not (held.passed and held.finite), (size, where)
 
 
 @pytest.mark.parametrize("name", NAMES)

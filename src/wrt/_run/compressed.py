@@ -39,13 +39,20 @@ class Passes:
 
     ask: Ask
     plan: Compressed
-    array: Array
+    found: Array
+    """As it came back: the probe may be one more row."""
     certificate: Certificate
     extras: Extras | None = None
     mended: str = ""
     whole: Array | None = None
     blank: Array | None = None
     """Zeros for all of the Jacobian, flat, where they were made ahead."""
+
+    @property
+    def array(self) -> Array:
+        """The passes alone."""
+        passes = self.plan.compression.passes
+        return self.found if len(self.found) == passes else self.found[:passes]
 
     @property
     def finite(self) -> bool:
@@ -85,7 +92,7 @@ class Passes:
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
         order, whole = self._compressed_rows()
-        found = _filled(self.plan, order, whole, self.ask.y.record.backend.arrays.numpy(self.array).reshape(-1))
+        found = _filled(self.plan, order, whole, self.ask.y.record.backend.arrays.numpy(self.found).reshape(-1))
         return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:
@@ -180,7 +187,7 @@ def sweep_compressed(
         found, expected = (found[:-1], found[-1:]) if joined else (found, expected)
         return _with_columns(ask, plan, found, expected, sweeps, tolerance)
     held = compare(ask, plan, found, expected, tolerance, probe)
-    made = Passes(ask, plan, found[:-1] if joined else found, held)
+    made = Passes(ask, plan, found, held)
     if not held.passed:
         made = _mended(made, found[-1:] if joined else expected, sweeps)
     made.blank = blank

@@ -84,7 +84,7 @@ def _swept(y: Value, x: Value, rows: Elements, there: int | None) -> tuple[Array
         return None, ""
     linear = record.linear(y, (x,))
     (array,) = linear.pull(arrays.one_hot(y, rows.positions), linear.pull_rungs[-1])
-    return array, linear.pull_rungs[-1]
+    return None if array is None else arrays.reshape(array, x.shape), linear.pull_rungs[-1]
 
 
 def row_report(side: Side, rung: str) -> Report:

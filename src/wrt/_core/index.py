@@ -86,21 +86,17 @@ class Elements:
     def pick(self, index: Any) -> Elements:
         """Narrow the selection as NumPy would."""
         items = index if type(index) is tuple else (index,)
-        one = self._pick_one(items) if self.listed is None and len(items) == len(self.shape) else None
-        if one is not None:
-            return one
+        if self.listed is None and len(items) == len(self.shape):  # a single element, of which most are asked one by one
+            offset = self.offset
+            for item, length, stride in zip(items, self.shape, self.strides, strict=True):
+                if type(item) is not int or not -length <= item < length:
+                    break
+                offset += (item if item >= 0 else item + length) * stride
+            else:
+                return Elements(self.of, (), offset)
         if self.listed is None and all(_is_basic(item) for item in items):
             return self._pick_basic(items)
         return self._pick_any(tuple(native_index(item) for item in items))
-
-    def _pick_one(self, items: tuple[Any, ...]) -> Elements | None:
-        """A single element; None where not all items are integers of Python, or one is out of bounds."""
-        offset = self.offset
-        for item, length, stride in zip(items, self.shape, self.strides, strict=True):
-            if type(item) is not int or not -length <= item < length:
-                return None
-            offset += (item if item >= 0 else item + length) * stride
-        return Elements(self.of, (), offset)
 
     def _pick_basic(self, items: tuple[Any, ...]) -> Elements:
         offset = self.offset

@@ -67,10 +67,15 @@ def _laid(vector: npt.NDArray[Number], rank: int, axis: int) -> npt.NDArray[Numb
     return vector.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
 
 
+def _in_turn(repeat: int, length: int) -> Positions:
+    """0, 1, ... up to the period, again and again: sooner there than `arange(length) % repeat`."""
+    return np.tile(np.arange(repeat), -(-length // repeat))[:length]
+
+
 def _colors(lines: Shape, periods: list[int]) -> Tables:
     steps = row_major(tuple(periods))
     return tuple(
-        _laid(np.arange(length) % repeat * step, len(lines), axis)
+        _laid(_in_turn(repeat, length) * step, len(lines), axis)
         for axis, (length, repeat, step) in enumerate(zip(lines, periods, steps, strict=True))
     )
 
@@ -82,10 +87,12 @@ def _owners(
     across = of_x if way == "pull" else of_y
     owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
     held = np.zeros(repeat * across, dtype=bool)
-    color = np.arange(of_y if way == "pull" else of_x) % repeat * across
+    color = _in_turn(repeat, of_y if way == "pull" else of_x) * across
     found: list[tuple[Positions, Positions]] = []
-    for rows, columns in _entries(link, of_y, of_x):
-        lines, spots = (rows, color[rows] + columns) if way == "pull" else (columns, color[columns] + rows)
+    every = np.arange(of_y)
+    for some, columns in _touched(link, every, of_x):
+        rows = every[some]
+        lines, spots = (rows, color[some] + columns) if way == "pull" else (columns, color[columns] + rows)
         owner[spots] = lines
         held[spots] = True
         found.append((spots, lines))
@@ -95,14 +102,13 @@ def _owners(
     return owner.reshape(repeat, across), held.reshape(repeat, across)
 
 
-def _entries(link: Link, of_y: int, of_x: int) -> Iterator[tuple[Positions, Positions]]:
-    """(indices of y, indices of x) that meet at each offset."""
-    rows = np.arange(of_y)
+def _touched(link: Link, rows: Positions, of_x: int) -> Iterator[tuple[slice, Positions]]:
+    """For each offset, the rows that touch something within x, and what they touch."""
     base = link.base(rows)
     for offset in link.offsets:
         columns = base + offset
         if link.wrap:
-            yield rows, columns % of_x
+            yield slice(None), columns % of_x
         else:  # bases only grow: what is inside is one stretch
-            first, last = np.searchsorted(columns, (0, of_x))
-            yield rows[first:last], columns[first:last]
+            some = slice(*np.searchsorted(columns, (0, of_x)).tolist())
+            yield some, columns[some]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tests.torch._rows import row_loop
 from wrt import d
@@ -120,6 +121,22 @@ def test_what_has_no_rule_is_left_to_double_backward(f):
     truth = torch.stack([torch.autograd.grad(one, x, retain_graph=True)[0].reshape(-1)[0] for one in y.reshape(-1)])
     torch.testing.assert_close(J.value.reshape(-1), truth)
     assert not J.explain().fallbacks
+
+
+def test_a_checkpoint_is_run_again_once():
+    runs = []
+
+    def block(h):
+        runs.append(1)
+        return (numbers(20, 20) @ torch.tanh(numbers(20, 20, seed=1) @ h)).sin()
+
+    x = numbers(20).requires_grad_()
+    y = torch.sin(numbers(300, 20) @ checkpoint(block, x, use_reentrant=False))
+    runs.clear()
+    J = d(y) / d(x)
+    assert J.value is not None
+    assert len(runs) <= 2  # by the pull that sets the push up, and by the push
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-11)
 
 
 def test_what_was_pushed_is_no_view_of_the_tangents():

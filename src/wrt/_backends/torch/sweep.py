@@ -18,9 +18,10 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch import compat, spared
 from wrt._backends.torch.forward.program import Program, program
 from wrt._backends.torch.forward.rules import NoRule
+from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.rules.question import program_of, put_aside
-from wrt._backends.torch.sharded import whole
+from wrt._backends.torch.sharded import is_sharded, whole
 from wrt._backends.torch.twice import refuse_lost
 from wrt._core.protocol import CannotBatch, NotForThis
 from wrt._core.value import Value
@@ -190,7 +191,8 @@ class TorchLinear:
 
     def _rules(self) -> Program | None:
         if self._forward is None:
-            self._forward = (program(self.out, self.ins),)
+            watched = may_act() or compat.is_transformed() or any(is_sharded(x.key.tensor()) for x in self.xs)
+            self._forward = (None if watched else program(self.out, self.ins),)
         return self._forward[0]
 
     def push(self, tangents: Sequence[Tensor | None], rung: str) -> Tensor | None:

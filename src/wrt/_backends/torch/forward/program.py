@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.graph import GradientEdge
 
+from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import is_leaf_node
 from wrt._backends.torch.forward.rules import RULES, Node, NoRule, Rule, Shape, Tensor
 
@@ -59,7 +60,10 @@ class Program:
 
 
 def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Program | None:
-    """The rules from some places to another; None where an operation has none, or where none of the places leads there."""
+    """The rules from some places to another; None where an operation has none, or where none of the places leads there.
+
+    Nor are there any for an operation whose tensors were saved elsewhere: each look at one may take a whole run.
+    """
     start: Spot = (out.node, out.output_nr)
     leaves = {id(one): k for k, one in enumerate(ins) if isinstance(one, torch.Tensor)}
     slots: dict[Spot, int | None] = {
@@ -70,6 +74,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
     dtype = _metadata(start).dtype
     if dtype.is_complex:  # there, what pulls a gradient pushes the conjugate
         return None
+    apart = may_be_apart()
     steps: list[Step] = []
     waiting = [start]
     while waiting:  # a node is done once everything it was made from is
@@ -93,7 +98,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
             slots[spot] = None
             continue
         rule, metadata = _rule(type(node)), _metadata(spot)
-        if rule is None or spot[1] or metadata.dtype != dtype:
+        if rule is None or spot[1] or metadata.dtype != dtype or (apart and not saved_plainly(node)):
             return None
         slots[spot] = len(ins) + len(steps)
         steps.append(Step(rule, node, tuple(metadata.shape), inputs, []))

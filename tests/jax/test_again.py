@@ -74,7 +74,7 @@ def warm(t, ask):
 
 
 def test_every_question_has_its_own_answer_however_often_they_are_asked_in_turn():
-    t, J = wrt.trace(f, X), truth()
+    t, J = wrt.trace(f, jnp.asarray(X)), truth()
     for _ in range(FEW + 3):
         for name, ask in QUESTIONS.items():
             found, expected = ask(t.output, t.inputs[0]), EXPECTED[name](J)
@@ -84,7 +84,7 @@ def test_every_question_has_its_own_answer_however_often_they_are_asked_in_turn(
 
 @pytest.mark.parametrize("name", ["an element", "a row", "a row of some columns"])
 def test_a_row_that_is_asked_again_tells_the_same_and_is_the_same(name):
-    t = wrt.trace(f, X)
+    t = wrt.trace(f, jnp.asarray(X))
     first = QUESTIONS[name](t.output, t.inputs[0])
     first.value
     warm(t, QUESTIONS[name])
@@ -98,7 +98,7 @@ def test_a_row_that_is_asked_again_tells_the_same_and_is_the_same(name):
 
 
 def test_an_array_of_the_answer_is_there_in_both_shapes():
-    t = wrt.trace(f, X)
+    t = wrt.trace(f, jnp.asarray(X))
     warm(t, QUESTIONS["a row"])
     J = QUESTIONS["a row"](t.output, t.inputs[0])
     J.value
@@ -112,7 +112,7 @@ def test_two_tensors_of_one_shape_are_two_questions():
         h = jnp.sin(x)
         return h * x
 
-    t = wrt.trace(g, X)
+    t = wrt.trace(g, jnp.asarray(X))
     for _ in range(FEW + 3):
         for k in range(5):
             np.testing.assert_allclose(float(d(t["h"])[k] / d(t.inputs[0])[k]), np.cos(X[k]), rtol=1e-5)
@@ -123,7 +123,7 @@ def test_two_tensors_of_one_shape_are_two_questions():
 @pytest.mark.parametrize("name", ["an element", "a row", "everything"])
 @pytest.mark.parametrize("times", [0, FEW + 3], ids=["first", "again"])
 def test_inside_a_transformation_a_recorded_run_has_its_numbers(name, times):
-    t, expected = wrt.trace(f, X), EXPECTED[name](truth())
+    t, expected = wrt.trace(f, jnp.asarray(X)), EXPECTED[name](truth())
     for _ in range(times):
         QUESTIONS[name](t.output, t.inputs[0]).value
     value = lambda: QUESTIONS[name](t.output, t.inputs[0]).value
@@ -137,7 +137,7 @@ def test_inside_a_transformation_a_recorded_run_has_its_numbers(name, times):
 
 @pytest.mark.parametrize("name", ["an element", "a row", "everything"])
 def test_numbers_of_another_width_are_refused_and_the_question_is_not_forgotten(name):
-    t = wrt.trace(f, X)
+    t = wrt.trace(f, jnp.asarray(X))
     warm(t, QUESTIONS[name])
     with jax.enable_x64(True), pytest.raises(EngineRefused, match="recorded with 64-bit numbers off"):
         QUESTIONS[name](t.output, t.inputs[0]).value
@@ -156,7 +156,7 @@ def test_an_array_that_was_given_away_afterwards_is_still_part_of_the_run():
 
 
 def test_a_program_that_fails_is_given_up_and_the_question_is_answered_as_a_new_one():
-    t = wrt.trace(f, X)
+    t = wrt.trace(f, jnp.asarray(X))
     for name in ("a row", "everything"):
         warm(t, QUESTIONS[name])
     before = t._one.asked_before
@@ -168,7 +168,7 @@ def test_a_program_that_fails_is_given_up_and_the_question_is_answered_as_a_new_
 
 
 def test_settings_are_respected_by_a_row_that_was_asked_before():
-    t = wrt.trace(f, X)
+    t = wrt.trace(f, jnp.asarray(X))
     warm(t, QUESTIONS["a row"])
     with wrt.options(way="push"):
         asked = QUESTIONS["a row"](t.output, t.inputs[0])
@@ -178,7 +178,7 @@ def test_settings_are_respected_by_a_row_that_was_asked_before():
 
 def test_rows_beyond_those_that_are_kept_are_answered_all_the_same(monkeypatch):
     monkeypatch.setattr(again, "ROWS", 3)
-    t, J = wrt.trace(f, X), truth()
+    t, J = wrt.trace(f, jnp.asarray(X)), truth()
     for _ in range(FEW + 2):
         for i in range(4):
             np.testing.assert_allclose((d(t.output)[i, 0] / d(t.inputs[0])).value, J[i, 0], rtol=2e-5, atol=2e-6)
@@ -186,7 +186,7 @@ def test_rows_beyond_those_that_are_kept_are_answered_all_the_same(monkeypatch):
 
 
 def test_a_gradient_of_a_scalar_is_asked_again_like_a_row():
-    t = wrt.trace(lambda x: (f(x) ** 2).sum(), X)
+    t = wrt.trace(lambda x: (f(x) ** 2).sum(), jnp.asarray(X))
     expected = np.einsum("ij,ijk->k", 2 * np.asarray(f(X), "float64"), truth())
     for _ in range(FEW + 3):
         np.testing.assert_allclose((d(t.output) / d(t.inputs[0])).value, expected, rtol=2e-5, atol=2e-6)

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.ask import Ask
+from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._run.budget import SMALL, adopts, answer_bytes
 from wrt._run.certify import signs
-from wrt._run.compressed import Passes, guess_tolerance, places_of
+from wrt._run.compressed import Passes, guess_tolerance
 from wrt._run.fused import Known, ordinary, remember_block
 from wrt._run.heap import aligned_zeros
 from wrt._run.tally import IN_THE_BATCH
@@ -29,6 +30,7 @@ from wrt._run.tally import IN_THE_BATCH
 DIFFERENCES = "by differences of the run in double precision"
 RULES = "rules in NumPy"
 Numbers = npt.NDArray[Any]
+Entries = tuple[Positions, Positions]
 
 
 def sweep_program(ask: Ask, linear: Linear, plan: Compressed, report: Report, *, operations: int, dense: bool) -> Passes | None:
@@ -40,17 +42,25 @@ def sweep_program(ask: Ask, linear: Linear, plan: Compressed, report: Report, *,
         return None
     if plan.passes * max(ask.n, ask.m) * ask.y.record.backend.arrays.itemsize(ask.y) >= SMALL:
         return None
-    places = places_of(ask, plan) if dense and answer_bytes(ask) < SMALL else None
+    entries = _entries(plan) if dense and answer_bytes(ask) < SMALL else None
     probes: dict[Way, Any] = {"pull": signs(ask.m)[0], "push": signs(ask.n)[0]}
-    program = linear.passes(plan.compression.color, probes, plan.way, places)
+    program = linear.passes(plan.compression.color, probes, plan.way, entries)
     if program is None:
         return None
     tolerance = guess_tolerance(ask, operations)
-    found = _leanly(ask, plan, report, program, tolerance, places)
-    return found or _by_the_engine(ask, linear, plan, report, program, tolerance, places, dense=dense)
+    found = _leanly(ask, plan, report, program, tolerance, entries)
+    return found or _by_the_engine(ask, linear, plan, report, program, tolerance, entries, dense=dense)
 
 
-def _leanly(ask: Ask, plan: Compressed, report: Report, program: Any, tolerance: float, places: Any | None) -> Passes | None:
+def _entries(plan: Compressed) -> Entries:
+    """The slots that somebody owns, and their places in the flat (m, n)."""
+    if "entries" not in plan.kept:
+        plan.kept["entries"] = plan.compression.flat
+    found: Entries = plan.kept["entries"]
+    return found
+
+
+def _leanly(ask: Ask, plan: Compressed, report: Report, program: Any, tolerance: float, entries: Entries | None) -> Passes | None:
     """By the backend's own few rules, which the first answers need no compiler for; differences of the run prove them."""
     began = time.perf_counter()
     found = program.lean()
@@ -63,7 +73,7 @@ def _leanly(ask: Ask, plan: Compressed, report: Report, program: Any, tolerance:
     line = "row" if plan.way == "pull" else "column"
     report.steps.append(Step(f"{line}s together", plan.way, RULES, plan.passes, 1, time.perf_counter() - began))
     report.steps.append(Step("certificate, two runs", "push", "differences", 1, 2))
-    return Passes(ask, plan, numbers, certificate, whole=_laid(ask, numbers, places))
+    return Passes(ask, plan, numbers, certificate, whole=_laid(ask, numbers, entries))
 
 
 def _by_the_engine(
@@ -73,7 +83,7 @@ def _by_the_engine(
     report: Report,
     program: Any,
     tolerance: float,
-    places: Any | None,
+    entries: Entries | None,
     *,
     dense: bool,
 ) -> Passes | None:
@@ -95,17 +105,18 @@ def _by_the_engine(
         again = lambda: Passes(ask, plan, _apart(ask, plan, program.run(), joined=joined)[0], certificate)
         remember_block(ask, Known(plan, steps[0], certificate, again), "passes")
     arrays = ask.y.record.backend.arrays
-    whole = arrays.reshape(made[2], (ask.m, ask.n)) if made[2] is not None else _laid(ask, numbers, places)
+    whole = arrays.reshape(made[2], (ask.m, ask.n)) if made[2] is not None else _laid(ask, numbers, entries)
     return Passes(ask, plan, numbers, certificate, whole=whole)
 
 
-def _laid(ask: Ask, numbers: Numbers, places: Any | None) -> Any | None:
+def _laid(ask: Ask, numbers: Numbers, entries: Entries | None) -> Any | None:
     """The dense answer in memory that the framework takes over; None where it does not."""
     adopt: Any = getattr(ask.y.record.backend.arrays, "adopt", None)
-    if places is None or not adopts(ask):
+    if entries is None or not adopts(ask):
         return None
+    slots, places = entries
     whole = aligned_zeros((ask.m, ask.n), numbers.dtype)
-    whole.reshape(-1)[places] = numbers.reshape(-1)[: len(places)]
+    whole.reshape(-1)[places] = numbers.reshape(-1)[slots]
     return adopt(whole)
 
 

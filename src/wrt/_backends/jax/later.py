@@ -71,12 +71,7 @@ class Later:
     def interpreted(self, given: Sequence[Any]) -> Any | None:
         """What NumPy gives, asked once more; None once a compiler is worth it, or where there is no rule for everything."""
         self.heat.asked += self._alone
-        if self.heat.hot():
-            return None
-        began = time.perf_counter()
-        found = self.evaluated(given)
-        self.heat.spent += time.perf_counter() - began
-        return found
+        return None if self.heat.hot() else self.evaluated(given)
 
     def evaluated(self, given: Sequence[Any]) -> Any | None:
         """What NumPy gives; None where it has no rule for everything, or would take longer than a compiler."""
@@ -85,6 +80,8 @@ class Later:
         leaves = jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
         if len(leaves) != len(program.jaxpr.invars) or not pays(program.jaxpr):
             return None
+        began = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is looked at by whoever asked
             found = evaluate(program.jaxpr, program.consts, leaves)
+        self.heat.spent += time.perf_counter() - began
         return jax.tree.unflatten(traced.out_tree, found)

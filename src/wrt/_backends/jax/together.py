@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from wrt._backends.jax.sweep import JaxLinear
 
 Array = Any
+Entries = tuple[Positions, Positions]
+"""Slots of the flat lines, and their places in the flat (m, n)."""
 Lines = tuple[Array, Array | None]
 """(passes, width), the probe last if it is joined; else what the probe gave beside them."""
 Swept = tuple[Array, Array | None, Array | None]
@@ -138,26 +140,28 @@ class Together:
 
 
 def together(
-    linear: JaxLinear, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way, places: Array | None
+    linear: JaxLinear, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way, entries: Entries | None
 ) -> Together | None:
-    """A program for these colors of rows or columns; `places` of each entry in the flat (m, n) make it dense.
+    """A program for these colors of rows or columns; the `entries` make it dense.
 
     None where no such program can be had.
     """
     if len(linear.live) != 1 or len(linear.xs) != 1 or "vmap" not in linear.pull_rungs:
         return None
-    dense = None if places is None else (*linear.y.shape, *linear.xs[0].shape)
-    program = _together(linear.segment.template, way, dense, None if places is None else Only(places))
+    dense = None if entries is None else (*linear.y.shape, *linear.xs[0].shape)
+    program = _together(linear.segment.template, way, dense, None if entries is None else Only(entries))
     return Together(linear, program, color, probes, way)
 
 
 @lru_cache(maxsize=64)
-def _together(template: Template, way: Way, dense: Shape | None, places: Only | None) -> Program:
+def _together(template: Template, way: Way, dense: Shape | None, entries: Only | None) -> Program:
     """Where entries belong is written into the program: a compiler does more with numbers that it knows."""
 
     def sweep(*given: Any) -> Swept:
         lines, said = _sweep(template, way, *given)
-        return lines, said, None if dense is None or places is None else _placed(lines, places.thing, dense)
+        if dense is None or entries is None:
+            return lines, said, None
+        return lines, said, _placed(lines[: len(lines) - (said is None)], entries.thing, dense)
 
     return Program(_lines(template, way), sweep)
 
@@ -181,8 +185,12 @@ def _sweep(
     return lines, None if probe is None else adjoint(pull, probe)[0]
 
 
-def _placed(lines: Array, places: Array, shape: Shape) -> Array:
+def _placed(lines: Array, entries: Entries, shape: Shape) -> Array:
     """Every entry where it belongs, zeros elsewhere."""
-    values = jax.lax.optimization_barrier(lines).reshape(-1)[: len(places)]  # or a product is computed entry by entry
+    values = jax.lax.optimization_barrier(lines).reshape(-1)  # or a product is computed entry by entry
+    slots, places = entries
+    if len(slots) < values.size:  # sorted, while this is traced: what nobody owns is left out on the way
+        order = np.argsort(places)
+        values, places = values.at[slots[order]].get(mode="promise_in_bounds", unique_indices=True), places[order]
     flat = jnp.zeros(math.prod(shape), lines.dtype).at[places]
     return flat.set(values, unique_indices=True, mode="promise_in_bounds").reshape(shape)

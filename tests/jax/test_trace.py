@@ -300,7 +300,7 @@ def test_an_array_of_numpy_is_taken_as_it_is_at_that_moment():
     buffer, x = np.ones(2, np.float32), np.array([1.0, 2.0], np.float32)
 
     def f(x):
-        first = x * buffer
+        first = jnp.multiply(x, buffer)  # it names jnp: no argument tells whose function it is
         buffer[:] = 5
         return first + x * buffer
 

@@ -25,7 +25,7 @@ from wrt._planner.strategies.colored import colored
 from wrt._planner.strategies.cut import cut
 from wrt._planner.strategies.probed import probed
 from wrt._planner.strategies.structured import structured
-from wrt._run.at_once import all_rows
+from wrt._run.at_once import all_rows, trusted
 from wrt._run.certify import probe_of
 from wrt._run.chained import plan_chain, sweep_chain
 from wrt._run.compressed import Passes, sweep_compressed
@@ -281,7 +281,7 @@ class Planned:
         if told is not None:
             return told
         ask, arrays = self.ask, self.ask.y.record.backend.arrays
-        joined = trusted(ask)
+        joined = trusted(ask.y)
         found = self.sweeps.rows(rows, "sampled rows" + ", and the probe" * joined, *([probe_of(ask)] if joined else []))
         if found is None:
             return np.zeros((len(rows), ask.n), dtype=bool)
@@ -297,12 +297,6 @@ class Planned:
             return None
         found: npt.NDArray[np.bool_] | None = reach(self.ask.rows.positions[rows])
         return found if found is None or part.elements.everything else found[:, part.elements.positions]
-
-
-def trusted(ask: Ask) -> bool:
-    """Whether the backend vouches for the batches of all operations on the way."""
-    vouch = getattr(ask.y.record, "trusted", None)
-    return vouch is not None and bool(vouch(ask.y))
 
 
 def solve(ask: Ask, report: Report) -> Array | None:

@@ -71,6 +71,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
     }
     if start in slots:
         return None
+    slots[None, 0] = None  # an input without history
     dtype = _metadata(start).dtype
     if dtype.is_complex:  # there, what pulls a gradient pushes the conjugate
         return None
@@ -83,17 +84,14 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
             waiting.pop()
             continue
         node = spot[0]
-        if is_leaf_node(node):
-            slots[spot] = leaves.get(id(node.variable))
-            continue
         sources = node.next_functions
-        missing = [source for source in sources if source[0] is not None and source not in slots]
+        missing = _unseen(sources, slots, leaves)
         if missing:
             waiting += missing
             if len(slots) + len(waiting) > MOST_NODES:
                 return None
             continue
-        inputs = tuple([None if source[0] is None else slots[source] for source in sources])
+        inputs = tuple([slots[source] for source in sources])
         if inputs.count(None) == len(inputs):
             slots[spot] = None
             continue
@@ -103,6 +101,20 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
         slots[spot] = len(ins) + len(steps)
         steps.append(Step(rule, node, tuple(metadata.shape), inputs, []))
     return Program(len(ins), steps) if slots[start] is not None else None
+
+
+def _unseen(sources: Sequence[Spot], slots: dict[Spot, int | None], leaves: dict[int, int]) -> list[Spot]:
+    """What has to be looked at before; a leaf is one of the places or a constant, which shows at once."""
+    found = []
+    for source in sources:
+        if source in slots:
+            continue
+        node = source[0]
+        if is_leaf_node(node):
+            slots[source] = leaves.get(id(node.variable))
+        else:
+            found.append(source)
+    return found
 
 
 def _metadata(spot: Spot) -> Any:

@@ -5,8 +5,9 @@
 Cold is the first answer there is, from the bare function: recording, planning and compiling count, and so do detection
 and coloring of asdex. sparsejac detects nothing: it is handed the true pattern, for free. Warm is the next answer; rivals
 run forward again, wrt has the run recorded ("warm") or records it again ("anew"); everybody was asked often enough before
-that nothing is left to compile. The clock is the time of all threads of the process, the median of several turns of some
-calls each: of a single call it tells little, since another thread does the work. Losses are printed like wins.
+that nothing is left to compile. What depends on weights and seeds alone is done once by both: XLA folds constants of asdex's,
+wrt keeps it between the halves of a program. The clock is the time of all threads of the process, the median of several
+turns of some calls each: of a single call it tells little, since another thread does the work. Losses are printed like wins.
 """
 
 from __future__ import annotations

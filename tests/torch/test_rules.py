@@ -376,10 +376,13 @@ def test_nodes_that_were_made_in_several_threads():
     torch.testing.assert_close((d(y) / d(x)).value, rows_of(y, [x], seeds)[0])
 
 
+N = 20  # more rows than `vmap` is left to
+
+
 def network(x: Tensor) -> Tensor:
-    h = torch.tanh(random(6, 5, seed=3) @ x)
+    h = torch.tanh(random(N + 1, N, seed=3) @ x)
     h = torch.cat([h[1:], h[:1] * 2]) + h
-    return F.linear(h, random(5, 6, seed=4), random(5, seed=5)).softmax(0) - h[:5].sin()
+    return F.linear(h, random(N, N + 1, seed=4), random(N, seed=5)).softmax(0) - h[:N].sin()
 
 
 FAULTS: dict[str, tuple[str, Callable[[], object]]] = {
@@ -400,12 +403,12 @@ def test_a_wrong_rule_is_found_when_it_is_first_met_and_not_used(monkeypatch, fa
     name, wrong = FAULTS[fault]
     monkeypatch.setitem(table.RULES, name, wrong())
     table.forget_types()
-    x = random(5).requires_grad_()
+    x = random(N).requires_grad_()
     y = network(x)
     assert name in names(y)
     for _ in range(2):
         J = d(y) / d(x)
-        torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(5, dtype=F64))[0], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(N, dtype=F64))[0], rtol=1e-12, atol=1e-12)
         assert J.certificate
         assert [step.rung for step in J.explain().steps][:1] == [VMAP]
 
@@ -413,29 +416,36 @@ def test_a_wrong_rule_is_found_when_it_is_first_met_and_not_used(monkeypatch, fa
 def test_a_node_that_is_wrongly_called_a_view_is_found(monkeypatch):
     monkeypatch.setitem(table.RULES, "FlipBackward0", Same())
     table.forget_types()
-    x = random(5).requires_grad_()
+    x = random(N).requires_grad_()
     y = x.flip(0).sin()
     J = d(y) / d(x)
-    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(5, dtype=F64))[0])
+    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(N, dtype=F64))[0])
     assert RULES not in str(J.explain())
 
 
 def test_a_batch_that_goes_wrong_later_is_found_by_the_probe(monkeypatch):
     """Rules that were proven, rows that are mixed up afterwards: the probe is one of these rows."""
-    x = random(5).requires_grad_()
+    x = random(N).requires_grad_()
     y = network(x)
     right = TorchLinear._pull_by_rules
     monkeypatch.setattr(TorchLinear, "_pull_by_rules", lambda self, s: [g[[1, 0, *range(2, len(g))]] for g in right(self, s)])
     J = d(y) / d(x)
-    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(5, dtype=F64))[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(N, dtype=F64))[0], rtol=1e-12, atol=1e-12)
     assert "rules: the certificate disagreed" in "\n".join(J.explain().fallbacks)
 
 
 def test_explain_says_that_rules_ran():
-    x = random(5).requires_grad_()
+    x = random(N).requires_grad_()
     J = d(network(x)) / d(x)
-    assert J.value.shape == (5, 5)
-    assert [(step.rung, step.passes, step.calls) for step in J.explain().steps] == [(RULES, 5, 1), (RULES, 1, 0)]
+    assert J.value.shape == (N, N)
+    assert [(step.rung, step.passes, step.calls) for step in J.explain().steps] == [(RULES, N, 1), (RULES, 1, 0)]
+
+
+def test_a_few_rows_of_a_new_graph_are_told_as_what_they_are():
+    x = random(4).requires_grad_()
+    J = d(x.sin() * x[0]) / d(x)
+    assert J.value.shape == (4, 4)
+    assert {step.rung for step in J.explain().steps} == {VMAP}
 
 
 def test_a_kind_of_node_is_proven_once(monkeypatch):

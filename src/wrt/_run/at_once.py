@@ -160,7 +160,7 @@ def all_rows(ask: Ask) -> Rows | None:
         return None
     if block is None:
         return None
-    return Rows(block, Step("rows", "pull", linear.pull_rungs[0], ask.m, 1, time.perf_counter() - started))
+    return Rows(block, Step("rows", "pull", linear.swept_by, ask.m, 1, time.perf_counter() - started))
 
 
 class Columns(NamedTuple):
@@ -261,20 +261,20 @@ def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
     if block is None:
         return None
     residual, size = arrays.probed(arrays.weights(signs(m), y), block)
-    return Found(block[:m], residual, size, "pull", True, linear.pull_rungs[0])
+    return Found(block[:m], residual, size, "pull", True, linear.swept_by)
 
 
 def _rows_and_a_pull(y: Value, x: Value, m: int) -> Found | None:
     """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
     arrays, linear = _engine(y, x)
     block = _in_chunks(y, linear, arrays.identity(y), False)
-    return None if block is None else _beside_a_pull(y, linear, block, m, linear.pull_rungs[0])
+    return None if block is None else _beside_a_pull(y, linear, block, m, linear.swept_by)
 
 
 def _beside_a_pull(y: Value, linear: Any, block: Array, m: int, rung: str) -> Found:
     arrays: Any = y.record.backend.arrays
     probe = arrays.weights(signs(m), y)
-    (expected,) = linear.pull(probe.view(1, *y.shape), linear.pull_rungs[-1])
+    (expected,) = linear.pull_alone(probe.view(y.shape))
     residual, size = arrays.agreement(probe, arrays.transpose(block), expected.reshape(-1))
     return Found(block, residual, size, "pull", False, rung)
 
@@ -306,14 +306,14 @@ def _rows_from_weights(y: Value, x: Value, m: int) -> Found | None:
     inner = record.linear(value, (x,))
     if arrays.accelerated(y):
         block = inner.pull_at_once(rows, True)
-        return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m, inner.pull_rungs[0])
+        return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m, inner.swept_by)
     probe = arrays.weights(signs(m), y)
-    (pulled,) = last.pull(probe.view(1, *y.shape), last.pull_rungs[-1])
-    block = inner.pull_at_once(arrays.concat([rows, pulled], 0), True)
+    (pulled,) = last.pull_alone(probe.view(y.shape))
+    block = inner.pull_at_once(arrays.concat([rows, pulled[None]], 0), True)
     if block is None:
         return None
     residual, size = arrays.probed(probe, block)
-    return Found(block[:m], residual, size, "pull", True, inner.pull_rungs[0])
+    return Found(block[:m], residual, size, "pull", True, inner.swept_by)
 
 
 def _columns(y: Value, x: Value, m: int) -> Found | None:

@@ -171,17 +171,20 @@ class LiveRecord:
         return cuts.weights(y.key.edge.node, xs, self._at_edge)
 
     def trusted(self, y: Value, xs: Sequence[Value] = ()) -> bool:
-        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
-        if xs and program_of(y, xs) is not None:
-            return True
+        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs.
+
+        Rules are looked for first where they are what runs next: not at a product, whose rows may begin at its weights.
+        """
         moment = y.key
+        if moment.trusted is None and self.overseen(y):
+            moment.trusted = TRUSTED.issuperset(self.signature(y))
+        first = moment.trusted is None and not self.ends_in_a_product(y)
+        if first and xs and program_of(y, xs) is not None:
+            return True
         if moment.trusted is None:
-            if self.overseen(y):
-                moment.trusted = TRUSTED.issuperset(self.signature(y))
-            else:
-                count = trusted(y)
-                moment.trusted, moment.operations = count > 0, count or None
-        return bool(moment.trusted)
+            count = trusted(y)
+            moment.trusted, moment.operations = count > 0, count or None
+        return bool(moment.trusted) or (not first and bool(xs) and program_of(y, xs) is not None)
 
     def operations(self, y: Value) -> int:
         """How many operations led to y: each of them rounds."""

@@ -50,6 +50,7 @@ class TorchLinear:
         self.out: GradientEdge = y.key.edge
         self.ins: tuple[GradientEdge | Tensor, ...] = tuple([x.key.target for x in xs])
         self.xs = xs
+        self.swept_by = VMAP  # the rung of the last `pull_at_once`
         self._seed: Tensor | None = None
         self.set_up = False
         self._pulled: list[Tensor | None] = []
@@ -80,17 +81,23 @@ class TorchLinear:
             return VMAP
         return VMAP if program_of(self.y, self.xs) is None else RULES
 
+    def pull_alone(self, seed: Tensor) -> list[Tensor | None]:
+        """One plain pass: y.shape -> x.shape for each x."""
+        with compat.Undisturbed():
+            return self._pull_one(seed)
+
     def pull_at_once(self, seeds: Tensor, trusted: bool) -> Tensor | None:
         """A batch to the only x on the first rung, (k, *y.shape) -> (k, x.size).
 
         Operations that are trusted all have a batching rule.
         """
-        if self.rung_at_once(seeds.shape[0], trusted) == RULES:
+        self.swept_by = self.rung_at_once(seeds.shape[0], trusted)
+        if self.swept_by == RULES:
             try:
                 with compat.Undisturbed():
                     (pulled,) = self._pull_by_rules(seeds)
             except CannotBatch:  # and there is no program any more: `vmap` is the first rung now
-                pass
+                self.swept_by = VMAP
             else:
                 return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
         try:
@@ -114,8 +121,7 @@ class TorchLinear:
             return self._push_twice(tangents, probe)
         if pushed is None:
             return None
-        with compat.Undisturbed():
-            said = [None if g is None else g.reshape(-1) for g in self._pull_one(probe)]
+        said = [None if g is None else g.reshape(-1) for g in self.pull_alone(probe)]
         return _own(pushed.reshape(tangents.shape[0], -1), tangents), said
 
     def _push_twice(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:

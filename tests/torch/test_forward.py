@@ -10,7 +10,8 @@ from wrt import d
 from wrt._backends.torch import compat
 from wrt._backends.torch.forward import program as programs
 from wrt._backends.torch.forward.program import program
-from wrt._backends.torch.forward.rules import DIAGONAL, RULES, NoRule
+from wrt._backends.torch.forward.rules import DIAGONAL, RULES
+from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.sweep import FORWARD
 
 

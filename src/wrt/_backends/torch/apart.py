@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from wrt._backends.torch.compat import Node, raw_saved
+from wrt._backends.torch.compat import raw_saved
+from wrt._backends.torch.nodes import Node
 
 _APART: list[bool] = []
 """One entry once somebody, somewhere, has had tensors saved in a way of his own."""

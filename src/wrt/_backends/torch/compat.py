@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
+from wrt._backends.torch.nodes import Node
 
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:

@@ -19,7 +19,8 @@ import torch
 
 from wrt._backends.torch import compat, local
 from wrt._backends.torch.local import Box, Operation, Pull
-from wrt._backends.torch.walk import Sources, Spot, walk
+from wrt._backends.torch.nodes import Spot
+from wrt._backends.torch.walk import Sources, walk
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 

@@ -12,11 +12,10 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch.compat import ACCUMULATE
+from wrt._backends.torch.nodes import Node, Spot
 from wrt._core.flow import Flow, leads_unmixed
 from wrt._core.value import Value
 
-Node = Any
-Spot = tuple[Node, int]  # a node and the number of its output: one tensor
 MOST_NODES = 20_000
 LOOKED_AT = 24
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 import torch.nn.functional as F
 
-from wrt._backends.torch.walk import Sources, Spot
+from wrt._backends.torch.nodes import Spot, signed
+from wrt._backends.torch.walk import Sources
 from wrt._core.index import Shape
 
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
@@ -66,7 +67,7 @@ class Operation(NamedTuple):
 
     def chosen(self, shape: Shape) -> tuple[int, int]:
         """Axis and index of a select from a tensor of this shape."""
-        axis, index = (k - 2**64 if k >= 2**63 else k for k in self.selected)
+        axis, index = map(signed, self.selected)
         axis %= len(shape)
         return axis, index % shape[axis]
 

@@ -9,7 +9,8 @@ import torch
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.local import ELEMENTWISE, shape_of
-from wrt._backends.torch.walk import Spot, walk
+from wrt._backends.torch.nodes import Spot, signed
+from wrt._backends.torch.walk import walk
 from wrt._core import partners
 from wrt._core.index import Shape
 from wrt._core.local_maps import LocalMap, LocalMaps
@@ -129,9 +130,7 @@ def _by_rule(node: Any, k: int, after: Shape, before: Shape) -> Pairs | None:
 def _mixed(node: Any, name: str, shape: Shape) -> int | None:
     """How many neighbors in memory are mixed with each other: a softmax of the last axis, a norm of the last few."""
     if name in ("SoftmaxBackward0", "LogSoftmaxBackward0"):
-        dim = node._saved_dim
-        last = dim - 2**64 if dim >= 2**63 else dim  # torch shows -1 without its sign
-        return shape[-1] if shape and last in (-1, len(shape) - 1) else None
+        return shape[-1] if shape and signed(node._saved_dim) in (-1, len(shape) - 1) else None
     if name == "NativeLayerNormBackward0":
         return int(np.prod(node._saved_normalized_shape))
     return None

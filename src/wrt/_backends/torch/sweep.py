@@ -17,8 +17,8 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat, spared
 from wrt._backends.torch.forward.program import Program, program
-from wrt._backends.torch.forward.rules import NoRule
 from wrt._backends.torch.hooks import may_act
+from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.rules.question import program_of, put_aside
 from wrt._backends.torch.sharded import is_sharded, whole

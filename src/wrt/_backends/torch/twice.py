@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from wrt._backends.torch import compat
+from wrt._backends.torch.nodes import Node
 from wrt._core.value import Value
 from wrt.errors import EngineRefused
 
 Gradients = tuple[torch.Tensor | None, ...]
 
 
-def refuse_lost(rows: Callable[[torch.Tensor], Any], seeds: torch.Tensor, start: compat.Node, by: Sequence[Value]) -> Any:
+def refuse_lost(rows: Callable[[torch.Tensor], Any], seeds: torch.Tensor, start: Node, by: Sequence[Value]) -> Any:
     """The pass `rows(seeds)`; refused if a custom backward in it loses what is to be differentiated by next."""
     custom = [node for node in compat.reachable(start) if isinstance(node, torch._C._FunctionBase)]
     if not custom:
@@ -35,7 +36,7 @@ def refuse_lost(rows: Callable[[torch.Tensor], Any], seeds: torch.Tensor, start:
     return found
 
 
-def _losing(nodes: list[compat.Node], again: Callable[[], Any]) -> list[compat.Node]:
+def _losing(nodes: list[Node], again: Callable[[], Any]) -> list[Node]:
     """Those that lose the history of what they are given; a pass from a seed that has one, unlike the real ones, shows it."""
     if not nodes:
         return []
@@ -48,9 +49,9 @@ def _losing(nodes: list[compat.Node], again: Callable[[], Any]) -> list[compat.N
 
 
 @contextmanager
-def _watched(nodes: Iterable[compat.Node]) -> Iterator[list[tuple[compat.Node, Gradients, Gradients]]]:
+def _watched(nodes: Iterable[Node]) -> Iterator[list[tuple[Node, Gradients, Gradients]]]:
     """What these nodes give and take while the block runs."""
-    ran: list[tuple[compat.Node, Gradients, Gradients]] = []
+    ran: list[tuple[Node, Gradients, Gradients]] = []
     handles = [node.register_hook(lambda gave, took, node=node: ran.append((node, gave, took))) for node in nodes]
     try:
         yield ran
@@ -65,7 +66,7 @@ def _without_history(gradient: torch.Tensor | None) -> bool:
     return not gradient.requires_grad or (gradient.grad_fn is not None and compat.refuses_double_backward(gradient.grad_fn))
 
 
-def _lost(node: compat.Node) -> EngineRefused:
+def _lost(node: Node) -> EngineRefused:
     name = node.name().removesuffix("Backward")
     return EngineRefused(
         f"the backward of {name} cannot be differentiated again",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Spot = tuple[Any, int]  # a node and the number of its output: one tensor
+from wrt._backends.torch.nodes import Spot
+
 Sources = tuple[tuple[int, int], ...]
 """Inputs that lead to x: which one it is, and the number of its tensor, counted from y."""
 

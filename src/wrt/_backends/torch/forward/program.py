@@ -10,10 +10,10 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import is_leaf_node
-from wrt._backends.torch.forward.rules import RULES, Node, NoRule, Rule, Shape, Tensor
+from wrt._backends.torch.forward.rules import RULES, Rule, Shape, Tensor
+from wrt._backends.torch.nodes import Node, NoRule, Spot
 
 MOST_NODES = 5000
-Spot = tuple[Node, int]  # a node and the number of its output: one tensor
 
 
 class Step(NamedTuple):

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
 
+from wrt._backends.torch.nodes import Node, NoRule, axis, signed
+
 Tensor: TypeAlias = torch.Tensor
-Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
 Shape: TypeAlias = tuple[int, ...]
 Tangents: TypeAlias = Sequence[Tensor | None]
 Rule: TypeAlias = Callable[[Node, Tangents, Shape], Tensor]
-
-
-class NoRule(Exception):
-    """Something on the way is not plainly known; double backward is asked instead."""
-
 
 SAME = """
     AliasBackward0 CloneBackward0 ReshapeAliasBackward0 SqueezeBackward0 SqueezeBackward1 SqueezeBackward2
@@ -50,12 +46,6 @@ def only(tangents: Tangents) -> Tensor:
     if first is None or any(t is not None for t in tangents[1:]):
         raise NoRule("an input moves that is mostly a constant")
     return first
-
-
-def axis(number: int, rank: int) -> int:
-    """Where an axis of a tensor is in a batch of such; torch tells negative ones as numbers of 64 bits."""
-    signed = number - 2**64 if number >= 2**63 else number
-    return signed % max(rank, 1) + 1
 
 
 def stretched(t: Tensor, shape: Shape) -> Tensor:
@@ -168,14 +158,14 @@ def _permute(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
 
 def _select(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
     t, index = only(tangents), node._saved_index
-    return t.select(axis(node._saved_dim, t.dim() - 1), index - 2**64 if index >= 2**63 else index)
+    return t.select(axis(node._saved_dim, t.dim() - 1), signed(index))
 
 
 def _slice(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
     t = only(tangents)
     along = axis(node._saved_dim, t.dim() - 1)
-    start = node._saved_start or 0
-    start = max(start - 2**64 + t.shape[along], 0) if start >= 2**63 else start
+    start = signed(node._saved_start or 0)
+    start = max(start + t.shape[along], 0) if start < 0 else start
     count, step = shape[along - 1], node._saved_step
     return t[(slice(None),) * along + (slice(start, start + (count - 1) * step + 1 if count else start, step),)]
 
@@ -220,14 +210,14 @@ def _cat(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
 
 
 def _roll(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
-    t, shifts = only(tangents), [shift - 2**64 if shift >= 2**63 else shift for shift in node._saved_shifts]
+    t, shifts = only(tangents), [signed(shift) for shift in node._saved_shifts]
     if not node._saved_dims:  # rolled as if it were flat
         return t.reshape(t.shape[0], -1).roll(shifts, (1,)).reshape(t.shape)
     return t.roll(shifts, [axis(dim, len(shape)) for dim in node._saved_dims])
 
 
 def _pad(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
-    return F.pad(only(tangents), [int(n) - 2**64 if n >= 2**63 else int(n) for n in node._saved_pad])
+    return F.pad(only(tangents), [signed(int(n)) for n in node._saved_pad])
 
 
 def _masked(node: Node, tangents: Tangents, shape: Shape) -> Tensor:

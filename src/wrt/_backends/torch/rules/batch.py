@@ -7,13 +7,9 @@ from typing import Any, TypeAlias
 
 import torch
 
+from wrt._backends.torch.nodes import NoRule, Spot
+
 Tensor: TypeAlias = torch.Tensor
-Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
-Spot = tuple[Node, int]  # a node and the number of its output: one tensor
-
-
-class NoRule(Exception):
-    """Something on the way is not plainly known; the engine is asked instead."""
 
 
 class Batch:

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from wrt._backends.torch.rules.batch import Node, Tensor
+from wrt._backends.torch.nodes import Node
+from wrt._backends.torch.rules.batch import Tensor
 from wrt._backends.torch.rules.families import Many, One, Rule, Terms, over, times
 
 aten = torch.ops.aten

@@ -8,7 +8,8 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from wrt._backends.torch.rules.batch import Batch, Node, NoRule, Spot, Tensor
+from wrt._backends.torch.nodes import Node, NoRule, Spot
+from wrt._backends.torch.rules.batch import Batch, Tensor
 
 linear = torch._C._nn.linear  # linear(a, b) is a @ b.T, of all but the last axis of a at once
 
@@ -258,14 +259,3 @@ def times(g: Tensor, factor: Tensor | float, free: bool) -> Tensor:
 def over(g: Tensor, divisor: Tensor, free: bool) -> Tensor:
     """A gradient divided by something, likewise."""
     return g.div_(divisor) if free else g / divisor
-
-
-def signed(number: int) -> int:
-    """A saved integer: torch tells negative ones as huge numbers."""
-    return number - 2**64 if number >= 2**63 else number
-
-
-def axis(dim: int, dims: int) -> int:
-    """An axis of a tensor as one of its batched gradient."""
-    dim = signed(dim)
-    return 1 + (dim if dim >= 0 else dim + max(dims, 1))

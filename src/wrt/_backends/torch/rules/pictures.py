@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
-from wrt._backends.torch.rules.families import Many, One, Rule, Written, signed, times
+from wrt._backends.torch.nodes import Node, NoRule, signed
+from wrt._backends.torch.rules.batch import Tensor
+from wrt._backends.torch.rules.families import Many, One, Rule, Written, times
 
 aten = torch.ops.aten
 

@@ -9,7 +9,8 @@ import torch
 
 from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import ACCUMULATE, made
-from wrt._backends.torch.rules.batch import Batch, Node, NoRule, Spot, Tensor
+from wrt._backends.torch.nodes import Node, NoRule, Spot
+from wrt._backends.torch.rules.batch import Batch, Tensor
 from wrt._backends.torch.rules.families import Link, Rule, Same, Slots
 from wrt._backends.torch.rules.proof import PASSING, holds, key_of, known_of, passes
 from wrt._backends.torch.rules.table import rule_of

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from wrt._backends.torch.rules.batch import Batch, Node, Spot, Tensor
+from wrt._backends.torch.nodes import Node, Spot
+from wrt._backends.torch.rules.batch import Batch, Tensor
 from wrt._backends.torch.rules.families import Link, Rule, Slots
 
 ROWS = 2

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
-from wrt._backends.torch.rules.families import One, Rule, axis, times
+from wrt._backends.torch.nodes import Node, NoRule, axis
+from wrt._backends.torch.rules.batch import Tensor
+from wrt._backends.torch.rules.families import One, Rule, times
 
 layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
-from wrt._backends.torch.rules.families import Many, One, Rule, Same, axis, signed
+from wrt._backends.torch.nodes import Node, NoRule, axis, signed
+from wrt._backends.torch.rules.batch import Tensor
+from wrt._backends.torch.rules.families import Many, One, Rule, Same
 
 
 def _transposed(node: Node, g: Tensor, free: bool) -> Tensor:

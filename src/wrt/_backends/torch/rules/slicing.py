@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from wrt._backends.torch.rules.batch import Node, NoRule, Tensor
-from wrt._backends.torch.rules.families import Joined, Many, Pieces, Rule, Written, axis, signed
+from wrt._backends.torch.nodes import Node, NoRule, axis, signed
+from wrt._backends.torch.rules.batch import Tensor
+from wrt._backends.torch.rules.families import Joined, Many, Pieces, Rule, Written
 
 
 def _slice(node: Node, g: Tensor, into: Tensor) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
+from wrt._backends.torch import compat
 from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.sweep import TorchLinear
 from wrt._core.pattern import NOBODY, listed
@@ -83,9 +84,9 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 
 @pytest.mark.parametrize("fault", range(len(BATCHING)))
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
-    for name in ("_pull_by_rules", "_pull_vmap"):
-        right = getattr(TorchLinear, name)
-        monkeypatch.setattr(TorchLinear, name, lambda self, s, right=right: [BATCHING[fault](g) for g in right(self, s)])
+    for owner, name in ((TorchLinear, "_pull_by_rules"), (compat, "batched_pull"), (compat, "batched")):
+        right = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, right=right: [BATCHING[fault](g) for g in right(*given)])
     assert "certificate disagreed" in answered_right(*dense())
 
 

@@ -19,7 +19,7 @@ from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.rules.program import Program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import TorchLinear, row
-from wrt._backends.torch.trusted import TRUSTED, trusted
+from wrt._backends.torch.trusted import TAKEN_APART, TRUSTED, trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
@@ -38,7 +38,9 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view")
+    __slots__ = (
+        "_edge", "apart", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class Moment:
         self.leaf = leaf
         self.signature: tuple[str, ...] | None = None
         self.trusted: bool | None = None
+        self.apart = False  # whether `vmap` takes an operation on the way apart
         self.operations: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
         self.program: tuple[tuple[Any, ...], Program | None] | None = None  # of the last question, too
@@ -127,7 +130,7 @@ class LiveRecord:
         """The tensor at the end of a way that led to one in an earlier graph of the same program."""
         found = cuts.follow(y, trail, self._at_edge)
         if found is not None and y.key.trusted:  # what led there led to y
-            found.key.trusted = True
+            found.key.trusted, found.key.apart = True, y.key.apart
         return found
 
     def signature(self, y: Value) -> tuple[str, ...]:
@@ -171,20 +174,15 @@ class LiveRecord:
         return cuts.weights(y.key.edge.node, xs, self._at_edge)
 
     def trusted(self, y: Value, xs: Sequence[Value] = ()) -> bool:
-        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs.
-
-        Rules are looked for first where they are what runs next: not at a product, whose rows may begin at its weights.
-        """
+        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
         moment = y.key
         if moment.trusted is None and self.overseen(y):
-            moment.trusted = TRUSTED.issuperset(self.signature(y))
-        first = moment.trusted is None and not self.ends_in_a_product(y)
-        if first and xs and program_of(y, xs) is not None:
-            return True
+            names = self.signature(y)
+            moment.trusted, moment.apart = TRUSTED.issuperset(names), not TAKEN_APART.isdisjoint(names)
         if moment.trusted is None:
-            count = trusted(y)
+            count, moment.apart = trusted(y)
             moment.trusted, moment.operations = count > 0, count or None
-        return bool(moment.trusted) or (not first and bool(xs) and program_of(y, xs) is not None)
+        return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)
 
     def operations(self, y: Value) -> int:
         """How many operations led to y: each of them rounds."""

@@ -76,8 +76,13 @@ class TorchLinear:
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
     def rung_at_once(self, count: int, trusted: bool) -> str:
-        """The rung of `pull_at_once`: a few rows have passed `vmap` before the rules of a new graph are looked up."""
-        if trusted and count <= FEW_ROWS and self.y.key.program is None:
+        """The rung of `pull_at_once`.
+
+        Looking up the rules of a new graph takes as long as they gain, where `vmap` does each operation in one: not so
+        on a device, which waits for operations to be started. A few rows have passed before in any case.
+        """
+        moment = self.y.key
+        if trusted and moment.program is None and (count <= FEW_ROWS or not (moment.apart or moment.device.type != "cpu")):
             return VMAP
         return VMAP if program_of(self.y, self.xs) is None else RULES
 

@@ -34,16 +34,28 @@ TRUSTED = frozenset(
     """.split()
 )
 
+TAKEN_APART = frozenset(
+    """
+    CumsumBackward0 GatherBackward0 IndexBackward0 LinalgVectorNormBackward0 LogSoftmaxBackward0 LogsumexpBackward0
+    MaxBackward0 NativeLayerNormBackward0 SoftmaxBackward0 StdBackward0 VarBackward0
+    """.split()
+)
+"""Those of them that `vmap` sweeps in several operations: there, looking for rules of our own pays."""
 
-_KINDS: set[type] = set()
-"""Types of nodes that are in the table: asking a node for its name takes longer than all the rest of a walk."""
+_KINDS: dict[type, bool] = {}
+"""Types of nodes that are in the table, and whether they are taken apart: to ask a node for its name takes longer than all
+the rest of a walk."""
 
 
-def trusted(y: Value) -> int:
-    """How many operations led to y, where all of them are such; 0 where one is not, or where they are too many."""
+def trusted(y: Value) -> tuple[int, bool]:
+    """How many operations led to y, where all of them are such, and whether one is taken apart.
+
+    0 where one is not, or where they are too many.
+    """
     start = y.key.edge.node
     if not _known(type(start)):
-        return 0
+        return 0, False
+    apart = _KINDS[type(start)]
     seen = {start}
     found = [start]
     for node in found:  # grows while it is walked
@@ -54,17 +66,18 @@ def trusted(y: Value) -> int:
             if kind is ACCUMULATE:
                 continue
             if kind not in _KINDS and not _known(kind):
-                return 0
+                return 0, False
+            apart = apart or _KINDS[kind]
             seen.add(source)
             found.append(source)
         if len(found) > MOST_NODES:
-            return 0
-    return len(found)
+            return 0, False
+    return len(found), apart
 
 
 def _known(kind: type) -> bool:
     """Whether the table lists this type; nodes of Python Functions are of types of their own, and never in it."""
     if kind.__name__ not in TRUSTED or issubclass(kind, torch._C._FunctionBase):
         return False
-    _KINDS.add(kind)
+    _KINDS[kind] = kind.__name__ in TAKEN_APART
     return True

@@ -36,8 +36,9 @@ TRUSTED = frozenset(
 
 TAKEN_APART = frozenset(
     """
-    CumsumBackward0 GatherBackward0 IndexBackward0 LinalgVectorNormBackward0 LogSoftmaxBackward0 LogsumexpBackward0
-    MaxBackward0 NativeLayerNormBackward0 SoftmaxBackward0 StdBackward0 VarBackward0
+    CumsumBackward0 DivBackward0 GatherBackward0 GeluBackward0 IndexBackward0 LinalgVectorNormBackward0 LogSoftmaxBackward0
+    LogsumexpBackward0 MaxBackward0 NativeLayerNormBackward0 PowBackward0 SiluBackward0 SoftmaxBackward0 SoftplusBackward0
+    StdBackward0 VarBackward0
     """.split()
 )
 """Those of them that `vmap` sweeps in several operations: there, looking for rules of our own pays."""

@@ -11,7 +11,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.forward import program as programs
 from wrt._backends.torch.forward.program import program
 from wrt._backends.torch.forward.rules import DIAGONAL, RULES
-from wrt._backends.torch.nodes import NoRule
+from wrt._backends.torch.nodes import ByKind, NoRule
 from wrt._backends.torch.sweep import FORWARD
 
 
@@ -172,7 +172,7 @@ def test_a_wrong_rule_is_found(monkeypatch, kind, size):
         return pushed
 
     monkeypatch.setitem(RULES, kind, wrong)
-    monkeypatch.setattr(programs, "_KNOWN", {})
+    monkeypatch.setattr(programs, "BY_KIND", ByKind(RULES))
     y, x = tall()
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-11)

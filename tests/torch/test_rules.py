@@ -35,7 +35,7 @@ def as_in_a_new_process(monkeypatch):
     proof.forget()
     yield
     proof.forget()
-    table.forget_types()
+    table.BY_KIND.clear()
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = F64) -> Tensor:
@@ -402,7 +402,7 @@ FAULTS: dict[str, tuple[str, Callable[[], object]]] = {
 def test_a_wrong_rule_is_found_when_it_is_first_met_and_not_used(monkeypatch, fault):
     name, wrong = FAULTS[fault]
     monkeypatch.setitem(table.RULES, name, wrong())
-    table.forget_types()
+    table.BY_KIND.clear()
     x = random(N).requires_grad_()
     y = network(x)
     assert name in names(y)
@@ -415,7 +415,7 @@ def test_a_wrong_rule_is_found_when_it_is_first_met_and_not_used(monkeypatch, fa
 
 def test_a_node_that_is_wrongly_called_a_view_is_found(monkeypatch):
     monkeypatch.setitem(table.RULES, "FlipBackward0", Same())
-    table.forget_types()
+    table.BY_KIND.clear()
     x = random(N).requires_grad_()
     y = x.flip(0).sin()
     J = d(y) / d(x)

@@ -6,9 +6,8 @@ else is proven plainly, the first time it is met: the batched backward of `torch
 
 from __future__ import annotations
 
-import torch
-
 from wrt._backends.torch.compat import ACCUMULATE
+from wrt._backends.torch.nodes import ByKind
 from wrt._core.value import Value
 
 MOST_NODES = 2000
@@ -43,9 +42,8 @@ TAKEN_APART = frozenset(
 )
 """Those of them that `vmap` sweeps in several operations: there, looking for rules of our own pays."""
 
-_KINDS: dict[type, bool] = {}
-"""Types of nodes that are in the table, and whether they are taken apart: to ask a node for its name takes longer than all
-the rest of a walk."""
+_KINDS = ByKind({name: name in TAKEN_APART for name in TRUSTED})
+"""Whether `vmap` takes an operation of the table apart."""
 
 
 def trusted(y: Value) -> tuple[int, bool]:
@@ -54,9 +52,9 @@ def trusted(y: Value) -> tuple[int, bool]:
     0 where one is not, or where they are too many.
     """
     start = y.key.edge.node
-    if not _known(type(start)):
-        return 0, False
     apart = _KINDS[type(start)]
+    if apart is None:
+        return 0, False
     seen = {start}
     found = [start]
     for node in found:  # grows while it is walked
@@ -66,19 +64,12 @@ def trusted(y: Value) -> tuple[int, bool]:
             kind = type(source)
             if kind is ACCUMULATE:
                 continue
-            if kind not in _KINDS and not _known(kind):
+            taken = _KINDS[kind]
+            if taken is None:
                 return 0, False
-            apart = apart or _KINDS[kind]
+            apart = apart or taken
             seen.add(source)
             found.append(source)
         if len(found) > MOST_NODES:
             return 0, False
     return len(found), apart
-
-
-def _known(kind: type) -> bool:
-    """Whether the table lists this type; nodes of Python Functions are of types of their own, and never in it."""
-    if kind.__name__ not in TRUSTED or issubclass(kind, torch._C._FunctionBase):
-        return False
-    _KINDS[kind] = kind.__name__ in TAKEN_APART
-    return True

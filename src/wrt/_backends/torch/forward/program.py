@@ -11,9 +11,10 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.compat import is_leaf_node
 from wrt._backends.torch.forward.rules import RULES, Rule, Shape, Tensor
-from wrt._backends.torch.nodes import Node, NoRule, Spot
+from wrt._backends.torch.nodes import ByKind, Node, NoRule, Spot
 
 MOST_NODES = 5000
+BY_KIND = ByKind(RULES)
 
 
 class Step(NamedTuple):
@@ -95,7 +96,7 @@ def program(out: GradientEdge, ins: Sequence[GradientEdge | torch.Tensor]) -> Pr
         if inputs.count(None) == len(inputs):
             slots[spot] = None
             continue
-        rule, metadata = _rule(type(node)), _metadata(spot)
+        rule, metadata = BY_KIND[type(node)], _metadata(spot)
         if rule is None or spot[1] or metadata.dtype != dtype or (apart and not saved_plainly(node)):
             return None
         slots[spot] = len(ins) + len(steps)
@@ -119,15 +120,3 @@ def _unseen(sources: Sequence[Spot], slots: dict[Spot, int | None], leaves: dict
 
 def _metadata(spot: Spot) -> Any:
     return spot[0]._input_metadata[spot[1]]
-
-
-_KNOWN: dict[type, Rule | None] = {}
-"""Asking a node for its name takes longer than all the rest of a walk."""
-
-
-def _rule(kind: type) -> Rule | None:
-    """The rule for a type of node; nodes of Python Functions are of types of their own, and never have one."""
-    if kind not in _KNOWN:
-        own = issubclass(kind, torch._C._FunctionBase)
-        _KNOWN[kind] = None if own else RULES.get(kind.__name__)
-    return _KNOWN[kind]

@@ -13,7 +13,7 @@ from wrt._backends.torch.nodes import Node, NoRule, Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
 from wrt._backends.torch.rules.families import Link, Rule, Same, Slots
 from wrt._backends.torch.rules.proof import PASSING, holds, key_of, known_of, passes
-from wrt._backends.torch.rules.table import rule_of
+from wrt._backends.torch.rules.table import BY_KIND
 
 MOST_NODES = 20_000
 UNSETTLED: Any = object()
@@ -166,7 +166,7 @@ class _Layout:
             if not links:
                 state[node] = None
                 continue
-            rule = rule_of(node)
+            rule = BY_KIND[type(node)]
             if rule is None:
                 return False
             if rule.loose:

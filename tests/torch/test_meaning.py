@@ -166,3 +166,19 @@ def test_questions_from_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+class Tagged(torch.Tensor):
+    """As libraries make them that carry more along with a tensor."""
+
+
+def test_a_tensor_of_a_subclass_is_asked_about_like_any_other() -> None:
+    numbers = x_(4).detach()
+    x, plain = numbers.clone().as_subclass(Tagged).requires_grad_(), numbers.clone().requires_grad_()
+    for f in (lambda x: x.sin() * x, lambda x: (x[1:] * x[:-1]).exp(), lambda x: x.sum() * x):
+        expected = row_loop(f(plain), plain)
+        J = d(f(x)) / d(x)
+        agree(J.value, expected)
+        agree(torch.from_numpy(J.sparse().toarray()), expected)
+        agree(J[0].value, expected[0])
+        agree(J @ torch.ones(4, dtype=torch.float64), expected.sum(-1))

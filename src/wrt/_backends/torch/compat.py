@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.overrides import has_torch_function_unary
 
 from wrt._backends.torch.nodes import Node
 
@@ -41,7 +42,8 @@ def inner_edge(tensor: torch.Tensor) -> GradientEdge | None:
 
 def edge_of_leaf(leaf: torch.Tensor) -> GradientEdge:
     """Where gradients accumulate into a leaf, also if it was frozen since; nowhere if it is no leaf any more."""
-    if leaf.requires_grad and leaf.grad_fn is None and torch.is_grad_enabled() and is_calm():
+    plain = not has_torch_function_unary(leaf)  # a subclass gives its view a node of its own
+    if plain and leaf.requires_grad and leaf.grad_fn is None and torch.is_grad_enabled() and is_calm():
         return GradientEdge(leaf.view_as(leaf).grad_fn.next_functions[0][0], 0)
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         if leaf.grad_fn is not None:

@@ -471,3 +471,11 @@ def test_nothing_that_was_given_or_saved_is_written_to():
     J = (d(y) / d(x)).value
     J.zero_()
     held_to_a_row_loop(y, x)
+
+
+def test_a_question_about_a_weight_does_not_refute_the_rule_for_the_input() -> None:
+    norm = torch.nn.LayerNorm(6, dtype=F64)
+    x = random(5, 6).requires_grad_()
+    y = norm(x)
+    assert program(spot(y), [spot(norm.weight)]) is None
+    assert program(spot(y), [spot(x)]) is not None

@@ -52,7 +52,7 @@ class Same:
     loose = True
 
     def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and len(links) == 1
+        return _alone(slots) and _first(links)
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
         slot = slots[0][1]
@@ -74,7 +74,7 @@ class One:
         self.fresh, self.view = gives == "fresh", gives == "view"
 
     def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and len(links) == 1
+        return _alone(slots) and _first(links)
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
         slot = slots[0][1]
@@ -184,7 +184,7 @@ class Written:
         self.settings = settings
 
     def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and len(links) == 1
+        return _alone(slots) and _first(links)
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
         gradient = batch.shaped(slots[0][1])
@@ -201,7 +201,7 @@ class Pieces:
         self.settings = settings
 
     def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return len(links) == 1
+        return _first(links)
 
     def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
         for output, slot in slots:
@@ -230,6 +230,11 @@ class Joined:
 
 def _alone(slots: Slots) -> bool:
     return len(slots) == 1 and slots[0][0] == 0
+
+
+def _first(links: Sequence[Link]) -> bool:
+    """Whether the first input is the only one that is wanted: what a layer norm knows of x is not so for its weight."""
+    return len(links) == 1 and links[0][0] == 0
 
 
 def fitted(spot: Spot, gradient: Tensor) -> Tensor:

@@ -89,3 +89,20 @@ def test_a_run_without_them_proves_independence() -> None:
     J = d(y) / d(w)
     assert not J.connected
     assert not J.value.any()
+
+
+def test_an_x_that_the_recording_never_met_is_not_told_to_be_recorded():
+    words = """\
+no gradient path from {0} to h
+  the recording of h never met {0}: no line inside uses it, only perhaps what was made from it before
+  put every line from {0} to h inside `with wrt.record():`"""
+    leaf = torch.ones(2, requires_grad=True)
+    plain = torch.ones(2)
+    made = plain.tolist()
+    with wrt.record():
+        h = torch.zeros(3)
+        h[1] = made[0]
+    for x, name in ((leaf, "leaf"), (plain, "plain")):
+        with pytest.raises(errors.NoPath) as raised:
+            (d(h) / d(x)).value
+        assert str(raised.value) == words.format(name)

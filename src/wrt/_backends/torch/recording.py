@@ -23,15 +23,16 @@ from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.regions import region_words
 from wrt._backends.torch.tensors import Entry
 from wrt._backends.torch.twinning import twin_of
-from wrt._backends.torch.unseen import may_come_from_there, not_seen
+from wrt._backends.torch.unseen import may_come_from_there, never_met, not_seen
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow, upstream
 from wrt._core.frame_names import visible_tensors
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
+from wrt._core.spoken import called
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Spot, Where, place, spot
-from wrt.errors import NotRecorded, WrongIndex
+from wrt.errors import NoPath, NotRecorded, WrongIndex
 
 _NOWHERE = compile("", "<module call>", "exec")
 
@@ -206,15 +207,34 @@ class TorchRecording(LiveRecord):
 
     # ---------------------------------------------------------------- no path
 
+    def ready(self, y: Value, x: Side) -> None:
+        """As ever; to be told to record would not help whoever did, and left x out."""
+        try:
+            super().ready(y, x)
+        except NotRecorded:
+            asked = x.parts[0].value
+            if not hasattr(y.key, "entry") or hasattr(asked.key, "entry"):
+                raise
+            raise self._never_met(y, asked) from None
+
+    def _hidden(self, y: Value) -> bool:
+        """Whether a part of what led to y was not seen."""
+        graph = self.graph
+        return graph is None or may_come_from_there(self.listener, graph, upstream(graph, y.key.entry.number))
+
+    def _never_met(self, y: Value, x: Value) -> NoPath:
+        words = not_seen if self._hidden(y) else never_met
+        return words(y.name or "y", x.name or called(x.key.tensor(), "x"))
+
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         ours = getattr(y.key, "entry", None), getattr(x.key, "entry", None)
         if ours[0] is None or ours[1] is None or self.graph is None:
-            return super().unreached(y, x)
+            verdict = super().unreached(y, x)
+            return self._never_met(y, x) if type(verdict) is NoPath and ours[0] is not None else verdict
         followed = flow(self.graph, ours[0].number, ours[1].number)
         names = (y.name or "y", x.name or "x")
         if followed.independent:
-            hidden = may_come_from_there(self.listener, self.graph, upstream(self.graph, ours[0].number))
-            return not_seen(*names) if hidden else True
+            return not_seen(*names) if self._hidden(y) else True
         if followed.cuts:
             return cut_error(followed.cuts[0], *names)
         if followed.left and not followed.reaches:

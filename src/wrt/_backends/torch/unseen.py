@@ -82,3 +82,11 @@ def not_seen(y: str, x: str) -> NoPath:
         f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",
         f"write {x}.requires_grad_() before the run: autograd follows it there too",
     )
+
+
+def never_met(y: str, x: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"the recording of {y} never met {x}: no line inside uses it, only perhaps what was made from it before",
+        f"put every line from {x} to {y} inside `with wrt.record():`",
+    )

@@ -1,4 +1,6 @@
-"""The ways that only a device takes, on the CPU: no look at numbers from NumPy, zeros made ahead, proofs that overlap.
+"""The ways that only a device takes, on the CPU: zeros made ahead, proofs that overlap.
+
+Once as if numbers were many, so that NumPy cannot look at them and indices are made where they are read; once with few.
 
 Answers are held to a row loop in float64, and every fault has to be found.
 """
@@ -12,14 +14,16 @@ from wrt import d
 from wrt._backends.torch import arrays
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
-from wrt._run import planned
+from wrt._run import compressed, planned
 
 
-@pytest.fixture(autouse=True)
-def on_a_device(monkeypatch, planned_from_the_start):
+@pytest.fixture(autouse=True, params=["many", "few"])
+def on_a_device(request, monkeypatch, planned_from_the_start):
     monkeypatch.setattr(TorchArrays, "accelerated", lambda self, value: True)
-    monkeypatch.setattr(TorchArrays, "at_hand", lambda self, array: None)
-    monkeypatch.setattr(arrays, "AT_HAND", 0)
+    if request.param == "many":
+        monkeypatch.setattr(TorchArrays, "at_hand", lambda self, *arrays: None)
+        monkeypatch.setattr(arrays, "AT_HAND", 0)
+        monkeypatch.setattr(compressed, "FEW_ONES", 0)
 
 
 def random(*shape):

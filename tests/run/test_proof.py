@@ -54,7 +54,7 @@ def test_no_number_can_be_wrong(monkeypatch, name, look, planned_from_the_start)
     """In an entry, in a slot that nobody owns, in what the engine said; by a little, or not a number at all."""
     ask, plan, matrix = plan_of(name)
     if not look:
-        monkeypatch.setattr(TorchArrays, "at_hand", lambda self, array: None)
+        monkeypatch.setattr(TorchArrays, "at_hand", lambda self, *arrays: None)
     passes, expected = passes_of(plan, matrix), signs(ask.m)[0] @ matrix
     chance = np.random.default_rng(0)
     for size, where in product((1e-9, float("nan"), float("inf")), ("passes", "probe", "free")):

@@ -188,7 +188,7 @@ class Arrays(Protocol):
         """The largest element as a Python number; 0 for an empty array."""
 
     def maxima(self, *arrays: Array) -> list[float]:
-        """The largest element of each, in one transfer from the device; NaN where one holds a NaN."""
+        """The largest element of each, none of them negative, in one transfer from the device; NaN where one holds a NaN."""
 
     def all_finite(self, array: Array) -> bool: ...
     def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:

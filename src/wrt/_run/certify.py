@@ -82,9 +82,9 @@ def settled(ask: Ask, got: Array, expected: Array) -> Certificate | None:
     arrays = ask.y.record.backend.arrays
     expected = arrays.cast_like(expected, got)
     look = getattr(arrays, "at_hand", None)
-    numbers = None if look is None else look(got), None if look is None else look(expected)
+    numbers = None if look is None else look(got, expected)
     with np.errstate(invalid="ignore"):
-        if numbers[0] is not None and numbers[1] is not None:  # NumPy is done with a few before torch has begun
+        if numbers is not None:  # NumPy is done with a few before torch has begun
             said, residual = float(abs(numbers[1]).max()), float(abs(numbers[0] - numbers[1]).max())
         else:
             said, residual = arrays.maxima(arrays.abs(expected), arrays.abs(got - expected))

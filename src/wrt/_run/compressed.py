@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SLACK = 8  # roundings that each operation may leave; a guess is held to a tighter bound than the engine, and a false
 TYPICAL = 16  # alarm only costs time. Operations of a program that nobody counted.
 KEEP = 2**26  # bytes of seeds and indices that a warm plan may hold
+FEW_ONES = 2**18  # numbers in the seeds up to which the host writes them, also for a device: they travel in one piece
 
 
 @dataclass(slots=True)
@@ -64,30 +65,35 @@ class Passes:
             return self.whole
         give_back(self.ask)
         arrays, like = self.ask.y.record.backend.arrays, self.ask.x.values[0]
-        values = arrays.reshape(self.array, (-1,))
-        if self.blank is None:
-            found = self._laid()
-            if found is None:
-                found = arrays.scatter((self.ask.m, self.ask.n), places_of(self.ask, self.plan), values, like)
-        else:
-            written = arrays.place(self.blank, (places_of(self.ask, self.plan),), arrays.cast(values, like))
-            found, self.blank = arrays.reshape(written, (self.ask.m, self.ask.n)), None
+        found = self._laid()
+        if found is None:
+            found = self._placed()
+        self.blank = None
         if self.extras is None:
             return found
         return arrays.place(found, (self.extras.rows, self.extras.columns), arrays.from_numpy(self.extras.values, like))
 
+    def _placed(self) -> Array:
+        """Every slot at its place in the Jacobian, one by one."""
+        arrays, like, shape = self.ask.y.record.backend.arrays, self.ask.x.values[0], (self.ask.m, self.ask.n)
+        values, places = arrays.reshape(self.array, (-1,)), places_of(self.ask, self.plan)
+        if self.blank is None:
+            return arrays.scatter(shape, places, values, like)
+        return arrays.reshape(arrays.place(self.blank, (places,), arrays.cast(values, like)), shape)
+
     def _laid(self) -> Array | None:
         """The same by one strided copy; None where entries do not lie in equal steps (see `Compression.strides`)."""
-        lay = getattr(self.ask.y.record.backend.arrays, "lay", None)
-        if lay is None:
+        arrays: Any = self.ask.y.record.backend.arrays
+        if not hasattr(arrays, "lay"):
             return None
         if "strides" not in self.plan.kept:
             self.plan.kept["strides"] = self.plan.compression.strides
         if (found := self.plan.kept["strides"]) is None:
             return None
-        values = self.ask.y.record.backend.arrays.reshape(self.array, self.plan.compression.box)
-        laid: Array = lay((self.ask.m, self.ask.n), values, *found, self.ask.x.values[0].dtype)
-        return laid
+        values, shape = arrays.reshape(self.array, self.plan.compression.box), (self.ask.m, self.ask.n)
+        if self.blank is None:
+            return arrays.lay(shape, values, *found, self.ask.x.values[0].dtype)
+        return arrays.add_laid(arrays.reshape(self.blank, shape), values, *found)
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
@@ -251,11 +257,11 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
         tables: Tables = (colors[0].reshape(-1)[swept] * count + swept,)
     else:
         tables = (*(table * count for table in colors), np.arange(count).reshape(compression.lines))
-    if ask.accelerated:
+    if ask.accelerated and compression.passes * count > FEW_ONES:
         spots = written_out(ask, tables, like)
         seeds = arrays.scatter((compression.passes, count), spots, arrays.zeros(arrays.shape(spots), like) + 1, like)
     else:
-        ones = np.zeros(compression.passes * count, dtype=np.float32)
+        ones = np.zeros(compression.passes * count, dtype=bool if ask.accelerated else np.float32)  # a byte travels faster
         ones[np.asarray(sum(tables))] = 1
         seeds = arrays.from_numpy(ones.reshape(compression.passes, count), like)
     if plan.compression.passes * count * arrays.itemsize(like) < KEEP:

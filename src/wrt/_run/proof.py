@@ -113,10 +113,10 @@ def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | Non
     not settle it: an entry that is not finite or outside the pattern, a doubtful residual.
     """
     look = getattr(ask.y.record.backend.arrays, "at_hand", None)
-    numbers = None if look is None else look(found)
-    said = None if look is None or expected is None else look(expected)
-    if numbers is None or (said is None and expected is not None):
+    brought = None if look is None else look(found) if expected is None else look(found, expected)
+    if brought is None:
         return None
+    numbers, said = brought[0], None if expected is None else brought[1]
     kept = plan.kept.get("at hand")
     if kept is None:
         kept = plan.kept["at hand"] = _at_hand(ask, plan, numbers.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,9 +50,8 @@ _SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
 KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together,
 SHARE = 512  # or that part of a GPU's memory
 FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
-PINNED = 2**22  # bytes that are worth pinning
 MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
-AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch
+AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch, wherever they are
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
@@ -86,14 +84,19 @@ def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
 
 
 def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """A NumPy array on a device. The host does not wait for it: memory that is pinned can be left to the device to read.
+    """A NumPy array on a device. The host does not wait for what the device is at: CUDA takes a copy and returns."""
+    if device.type != "cuda":
+        return torch.from_numpy(np.array(array)).to(device)
+    return torch.from_numpy(array if array.flags.writeable else np.array(array)).to(device, non_blocking=True)
 
-    Not so for a large one: torch keeps what it has pinned.
-    """
-    there = torch.from_numpy(np.array(array))
-    if device.type != "cuda" or there.nbytes > PINNED:
-        return there.to(device)
-    return there.pin_memory().to(device, non_blocking=True)
+
+def _brought(arrays: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
+    """Arrays of a device, of one dtype, in NumPy's hands: one transfer for all."""
+    if len(arrays) == 1:
+        return [arrays[0].cpu().numpy()]
+    flat = torch.cat([array.reshape(-1) for array in arrays]).cpu().numpy()
+    pieces = np.split(flat, np.cumsum([array.numel() for array in arrays[:-1]]))
+    return [piece.reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
 
 
 def _wide(block: Tensor) -> torch.dtype:
@@ -212,18 +215,28 @@ class TorchArrays:
     def numpy(self, array: Tensor) -> npt.NDArray[Any]:
         seen = self.at_hand(array)
         if seen is not None:
-            return seen
+            return seen[0]
         plain = array.detach().resolve_conj().resolve_neg().cpu()
         if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
             plain = plain.float()
         result: npt.NDArray[Any] = plain.numpy()
         return result
 
-    def at_hand(self, array: Tensor) -> npt.NDArray[Any] | None:
-        """The numbers as NumPy sees them where they are; None where they would have to be moved, or are many."""
-        if not array.is_cpu or array.dtype not in NUMPY or array.numel() > LARGE or array.requires_grad or array.is_neg():
+    def at_hand(self, *arrays: Tensor) -> list[npt.NDArray[Any]] | None:
+        """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many.
+
+        A handful of operations takes a GPU longer to be told than these few numbers take to travel.
+        """
+        count = 0
+        for array in arrays:
+            if array.dtype not in NUMPY or array.requires_grad or array.is_neg():
+                return None
+            count += array.numel()
+        if all(array.is_cpu for array in arrays):
+            return [array.numpy() for array in arrays] if count <= LARGE else None
+        if count > AT_HAND or len({(array.dtype, array.is_cuda) for array in arrays}) > 1:
             return None
-        return array.numpy()
+        return _brought(arrays) if arrays[0].is_cuda else None
 
     def mark(self, array: Tensor) -> int | None:
         """A number that changes when anybody writes to the array; None where torch does not tell."""
@@ -308,10 +321,8 @@ class TorchArrays:
             return [float(array.numpy().max()) for array in arrays]
         if not arrays[0].is_cuda:
             return torch.stack([array.max().double() for array in arrays]).tolist()
-        # three operations for all that are alike, instead of two for each
-        alike = [*takewhile(lambda array: array.shape == arrays[0].shape and array.dtype == arrays[0].dtype, arrays)]
-        others = [array.max().double().reshape(1) for array in arrays[len(alike) :]]
-        return torch.cat([torch.stack(alike).flatten(1).amax(1).double(), *others]).tolist()
+        # of what is not negative, the largest is the maximum norm: one operation for all arrays
+        return torch.stack(torch._foreach_norm(list(arrays), math.inf)).tolist()
 
     def all_finite(self, array: Tensor) -> bool:
         # one reduction; a finite array whose sum overflows is looked at again, element by element
@@ -372,7 +383,9 @@ class TorchArrays:
 
     def free_memory(self, value: Value) -> int:
         if value.key.device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(value.key.device)
+            free, total = torch.cuda.mem_get_info(value.key.device)
+            if free > total // 2:
+                return int(free)  # what torch keeps beside that is not missed
             # `memory_reserved` and `memory_allocated` each write out all statistics first: 0.4 ms
             held = torch.cuda.memory.memory_stats_as_nested_dict(value.key.device)
             return int(free + sum(sign * held[kind]["all"]["current"] for sign, kind in CACHED))

@@ -25,7 +25,7 @@ PICKED = "IndexBackward0"
 IN_CACHE = 5 * 2**19  # bytes of the widest tensor of a batch: measured best from 2 to 3 MB
 SPARED = 2**20  # bytes of the widest tensor in the fewest rows: below this all rows go together
 FEWEST_ROWS, MOST_ROWS = 32, 2**30
-WORTH_IT = 2**34  # multiplications below which a device is done before the detour around them is prepared
+WORTH_IT = 2**33  # multiplications below which a device is done before the detour around them is prepared
 PRODUCTS = frozenset({"AddmmBackward0", "MmBackward0", "MvBackward0"})
 
 

@@ -44,6 +44,20 @@ def test_a_second_run_of_the_same_network_goes_through_the_same_waist():
         J = d(y) / d(x)
         torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-12, atol=1e-12)
         assert J.explain().strategy == "cut"
+        assert J.explain().passes == 8 + 8 + 1
+        assert J.explain().certificate
+        assert ("the plan of an earlier, identical question, proven again" in J.explain().notes) == (seed > 0)
+
+
+def test_what_is_not_finite_is_the_same_when_asked_again():
+    """A probe of it proves nothing: the plan of last time is left to those who look closer."""
+    first, last = network(200, 8), network(8, 200)
+    x = torch.randn(200, dtype=torch.float64, requires_grad=True)
+    code = torch.relu(first(x))
+    y = last(torch.sqrt(code))  # its slope at zero is infinite
+    cold, warm = ((d(y) / d(x)).value for _ in range(2))
+    torch.testing.assert_close(warm, cold, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(warm, row_loop(y, x), rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 def test_a_waist_of_two_tensors():

@@ -149,27 +149,33 @@ def through_a_waist() -> tuple[Tensor, Tensor]:
     return y, x
 
 
-@pytest.mark.parametrize("k", range(6))
-def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
+@pytest.mark.parametrize("side", ["last", "first"])
+@pytest.mark.parametrize("asked", ["cold", "warm"])
+@pytest.mark.parametrize("k", range(3))
+def test_a_wrong_side_of_a_cut_is_found(monkeypatch, k, asked, side):
+    """Columns above the waist and rows below it are held to what an unbatched pull says of the probe."""
     y, x = through_a_waist()
-    right = planned.solve
+    if asked == "warm":
+        answered_right(y, x)
+    right = factored.both_sides
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
-    monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
+
+    def sides(*given):
+        found = right(*given)
+        return found._replace(**{side: wrong(getattr(found, side))})
+
+    monkeypatch.setattr(factored, "both_sides", sides)
     assert "cut" in answered_right(y, x)
 
 
-@pytest.mark.parametrize("k", range(3))
-def test_wrong_columns_of_a_cut_are_found(monkeypatch, k):
-    """They are pushed, and the pull that set the push up says of the probe what the engine says."""
+@pytest.mark.parametrize("k", range(6))
+def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
+    """The same where a side does not go in one call."""
     y, x = through_a_waist()
-    right = factored.columns_beside
+    right = planned.solve
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
-
-    def beside(*given):
-        found = right(*given)
-        return found._replace(array=wrong(found.array))
-
-    monkeypatch.setattr(factored, "columns_beside", beside)
+    monkeypatch.setattr(factored, "both_sides", lambda ask, waist: None)
+    monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
     assert "cut" in answered_right(y, x)
 
 

@@ -103,7 +103,7 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
     probe takes an unbatched pull; otherwise it travels in the batch.
     """
     y, x = ask.y, ask.x.parts[0].value
-    if not _ordinary(ask):
+    if not ordinary(ask):
         return None
     m, n = math.prod(y.shape), math.prod(x.shape)
     if m < 2 or n < 1 or not _fits(ask, m, n):
@@ -150,12 +150,12 @@ class Rows(NamedTuple):
 
 def all_rows(ask: Ask) -> Rows | None:
     """Every row, in one call and without a probe; None where more has to be looked at, as above."""
-    if not _ordinary(ask) or not trusted(ask.y, ask.x.values) or ask.m < 2 or ask.m > ask.n or not _fits(ask, ask.m, ask.n):
+    if not ordinary(ask) or not trusted(ask.y, ask.x.values) or ask.m < 2 or ask.m > ask.n or not _fits(ask, ask.m, ask.n):
         return None
     started = time.perf_counter()
     arrays, linear = _engine(ask.y, ask.x.parts[0].value)
     try:
-        block = _in_chunks(ask.y, linear, arrays.identity(ask.y), True)
+        block = in_chunks(ask.y, linear, arrays.identity(ask.y), True)
     except CannotBatch:
         return None
     if block is None:
@@ -163,48 +163,12 @@ def all_rows(ask: Ask) -> Rows | None:
     return Rows(block, Step("rows", "pull", linear.swept_by, ask.m, 1, time.perf_counter() - started))
 
 
-class Columns(NamedTuple):
-    """The columns of a tensor between y and x, (m, k), and what an unbatched pull says of a probe of J, (1, n)."""
-
-    array: Array
-    expected: Array
-    steps: list[Step]
-    probe: str
-
-
-def columns_beside(ask: Ask, waist: Value) -> Columns | None:
-    """How y follows from a tensor on its way from x, by pushes; beside them a pull of the probe of the whole question.
-
-    None where there are no fewer of them than rows, where they do not go in one call, or where they are refused.
-    """
-    y, x, m = ask.y, ask.x.parts[0].value, ask.m
-    if not _ordinary(ask) or m <= waist.size + 2 or waist.size > chunk_size(ask):
-        return None
-    started = time.perf_counter()
-    arrays: Any = y.record.backend.arrays
-    linear: Any = y.record.linear(y, (waist, x))
-    try:
-        found = linear.push_at_once(arrays.identity(waist), arrays.weights(signs(m), y).view(y.shape))
-    except CannotBatch:
-        return None
-    if found is None or found[1][1] is None:
-        return None
-    block, (_, expected) = found  # (k, m), of the probe (k,) and (n,)
-    prepared = linear.set_up
-    rung, what = ("double backward", "set-up of the push, and certificate") if prepared else ("forward, by rules", "certificate")
-    steps = [
-        Step("columns", "push", rung, waist.size, 1, time.perf_counter() - started),
-        Step(what, "pull", "kept differentiable" if prepared else "one by one", 1, 1),
-    ]
-    return Columns(arrays.transpose(block), expected.reshape(1, -1), steps, SETTING_UP if prepared else ALONE)
-
-
 def in_one_call(ask: Ask) -> bool:
     """Whether a direct sweep of everything goes this way."""
-    return _ordinary(ask) and ask.m > 1 and _fits(ask, ask.m, ask.n)
+    return ordinary(ask) and ask.m > 1 and _fits(ask, ask.m, ask.n)
 
 
-def _ordinary(ask: Ask) -> bool:
+def ordinary(ask: Ask) -> bool:
     """All of one tensor by all of another, in the same real numbers, with settings as they are by themselves."""
     y, rows, part, record = ask.y, ask.rows, ask.x.parts[0], ask.y.record
     x, columns = part.value, part.elements
@@ -257,7 +221,7 @@ def _engine(y: Value, x: Value) -> tuple[Any, Any]:
 def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
     """Every row and the probe in one batch: (m + 1, n)."""
     arrays, linear = _engine(y, x)
-    block = _in_chunks(y, linear, arrays.identity(y, signs(m)), batches == "trusted")
+    block = in_chunks(y, linear, arrays.identity(y, signs(m)), batches == "trusted")
     if block is None:
         return None
     residual, size = arrays.probed(arrays.weights(signs(m), y), block)
@@ -267,7 +231,7 @@ def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
 def _rows_and_a_pull(y: Value, x: Value, m: int) -> Found | None:
     """Every row in one batch, (m, n), next to one unbatched pull of the probe."""
     arrays, linear = _engine(y, x)
-    block = _in_chunks(y, linear, arrays.identity(y), False)
+    block = in_chunks(y, linear, arrays.identity(y), False)
     return None if block is None else _beside_a_pull(y, linear, block, m, linear.swept_by)
 
 
@@ -279,7 +243,7 @@ def _beside_a_pull(y: Value, linear: Any, block: Array, m: int, rung: str) -> Fo
     return Found(block, residual, size, "pull", False, rung)
 
 
-def _in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
+def in_chunks(y: Value, linear: Any, seeds: Array, trusted: bool) -> Array | None:
     """All seeds in one batch, or in a few where a tensor on the way is so wide that it would leave the cache."""
     record: Any = y.record
     rows = seeds.shape[0]
@@ -321,8 +285,8 @@ def _columns(y: Value, x: Value, m: int) -> Found | None:
     arrays, linear = _engine(y, x)
     probe = arrays.weights(signs(m), y)
     found = linear.push_at_once(arrays.identity(x), probe.view(y.shape))
-    if found is None:
+    if found is None or found[1] is None:
         return None
-    block, (expected,) = found  # (n, m), (n,)
+    block, expected = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
     return Found(arrays.transpose(block), residual, size, "push", linear.set_up, linear.push_rungs[1 if linear.set_up else 0])

@@ -15,7 +15,7 @@ from wrt._planner.choose import choose
 from wrt._run import repair
 from wrt._run.again import again
 from wrt._run.answer import Answer
-from wrt._run.at_once import AtOnce, trusted
+from wrt._run.at_once import trusted
 from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.fused import fused_block
@@ -46,7 +46,7 @@ def reached(ask: Ask) -> Answer | None:
         return known
     straight = unplanned(ask)
     if straight.found is not None:
-        return _told(straight.found)
+        return straight.found
     if ask.m == 0 or ask.n == 0:
         return nothing(arrays.zeros((ask.m, ask.n), ask.x.values[0]), "the question is empty", connected=True)
     same = _identity(ask)
@@ -105,10 +105,6 @@ def nothing(array: Array, words: str, *, connected: bool = False) -> Answer:
     return Answer(array, connected, report)
 
 
-def _told(found: AtOnce) -> Answer:
-    return Answer(found.array, True, found.report)
-
-
 def _first_reached(ask: Ask, *, tried: bool) -> Answer | None:
     """Answer for x itself, or for what a view of it stands for."""
     for side in meanings(ask.x):
@@ -131,7 +127,7 @@ def _run(ask: Ask, *, tried: bool) -> Answer | None:
     report = Report()
     swept = planned_block(ask, linear, report)
     if swept is None and not tried and not report.fallbacks and (straight := unplanned(ask).found) is not None:
-        return _told(straight)
+        return straight
     if swept is None:
         price = getattr(linear, "direct_push_cost", 1.0)
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way, push_cost=price)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,18 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
+from wrt._core.plan import Cut
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
-from wrt._planner.foresee import FEWEST
-from wrt._run.at_once import columns_beside
-from wrt._run.certify import probe_of, seed_of, settled, verdict
+from wrt._run.answer import Answer
+from wrt._run.budget import SMALL, answer_bytes
+from wrt._run.certify import probe_of, seed_of, settled, tolerance, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
+from wrt._run.waist import Sides, both_sides
+
+KNOWN = "the plan of an earlier, identical question, proven again"
 
 Solve = Callable[[Ask, Report], Array | None]
 """A factor of the product: the (m, n) block of a smaller question."""
@@ -48,20 +53,57 @@ class Factors:
 
 def sweep_factors(ask: Ask, linear: Linear, waist: list[Value], solve: Solve, report: Report) -> Factors | None:
     """Both sides of the cut through the tensors of a waist; None where a side has no answer."""
-    pushed = columns_beside(ask, waist[0]) if len(waist) == 1 and waist[0].size < FEWEST else None
-    if pushed is not None:
-        last = pushed.array
-        report.steps.extend(pushed.steps)
-    else:
-        last = solve(Ask(ask.y, ask.rows, _side(waist)), report)
+    sides = both_sides(ask, waist[0]) if len(waist) == 1 else None
+    if sides is not None:
+        report.steps.extend(sides.steps)
+        return _proven(ask, sides)
+    last = solve(Ask(ask.y, ask.rows, _side(waist)), report)
     firsts = [solve(Ask(value, Elements.all(value.shape), ask.x), report) for value in waist]
     if last is None or any(first is None for first in firsts):
         return None
     first = ask.y.record.backend.arrays.concat(firsts, 0)
-    if pushed is None:
-        return Factors(ask, last, first, _certificate(ask, last, first, _pulled(ask, linear, report)))
-    held = _certificate(ask, last, first, pushed.expected)
-    return Factors(ask, last, first, replace(held, probe=pushed.probe))
+    return Factors(ask, last, first, _certificate(ask, last, first, _pulled(ask, linear, report)))
+
+
+def through_again(ask: Ask, plan: Cut) -> Answer | None:
+    """A question whose like was cut before: through the tensor that lies where the waist lay; None for all but the usual."""
+    follow = getattr(ask.y.record, "follow", None)
+    if follow is None or len(plan.trails) != 1 or answer_bytes(ask) >= SMALL:
+        return None
+    waist = follow(ask.y, plan.trails[0])
+    sides = both_sides(ask, waist) if waist is not None and waist.size == plan.width else None
+    found = None if sides is None else _proven(ask, sides)
+    if sides is None or found is None or not (found.certificate and found.certificate.finite):
+        return None
+    notes = [KNOWN, *ask.x.notes]
+    return Answer(found.dense(), True, Report(plan.strategy, plan.because, sides.steps, [], notes, found.certificate))
+
+
+def _proven(ask: Ask, sides: Sides) -> Factors:
+    last, first, expected = sides.last, sides.first, sides.expected
+    held = _at_a_glance(ask, sides) or replace(_certificate(ask, last, first, expected), probe=sides.probe)
+    return Factors(ask, last, first, held)
+
+
+def _at_a_glance(ask: Ask, sides: Sides) -> Certificate | None:
+    """The proof as NumPy tells it, where that sees the numbers: both sides of a waist are few.
+
+    By roots of sums of squares: of what is off never less than its largest, of what was said never more, per number. None
+    where that does not settle it.
+    """
+    arrays = ask.y.record.backend.arrays
+    look = getattr(arrays, "at_hand", None)
+    numbers = [] if look is None else [look(one) for one in (probe_of(ask), sides.last, sides.first, sides.expected)]
+    if not numbers or any(one is None for one in numbers):
+        return None
+    probe, last, first, said = numbers
+    with np.errstate(all="ignore"):
+        off = probe @ last @ first - said  # (1, n)
+        residual, size = math.sqrt(np.vdot(off, off)), math.sqrt(np.vdot(said, said) / ask.n)
+    allowed = tolerance(ask)
+    if not residual <= allowed * size < math.inf or not size:  # true for a NaN too
+        return None
+    return Certificate("probe", residual / size, allowed, finite=True, probe=sides.probe)
 
 
 def _side(values: list[Value]) -> Side:

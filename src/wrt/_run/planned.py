@@ -31,7 +31,7 @@ from wrt._run.chained import plan_chain, sweep_chain
 from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.cone import may_be_local, sweep_cone
 from wrt._run.direct import Swept, sweep_direct
-from wrt._run.factored import Factors, sweep_factors
+from wrt._run.factored import KNOWN, Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.one_program import sweep_program
 from wrt._run.options import current
@@ -224,7 +224,7 @@ class Planned:
             what = "the plan of last time" if known else "the guess"
             self.report.fallbacks.append(f"{plan.strategy}: {what} was wrong {found.mended}")
         if known:
-            self.report.notes.append("the plan of an earlier, identical question, proven again")
+            self.report.notes.append(KNOWN)
         return found
 
     def _ran(self, plan: Plan, *, known: bool) -> Passes | Factors | None:

@@ -10,20 +10,26 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Direct, Plan
+from wrt._core.plan import Cut, Direct, Plan
 from wrt._planner import cost, warm
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.direct import direct
 from wrt._run import planned
+from wrt._run.answer import Answer
 from wrt._run.at_once import AtOnce, Batches, at_once, few_enough, trusted
+from wrt._run.factored import through_again
 from wrt._run.from_weights import pays
 
 
 class Unplanned(NamedTuple):
-    """The answer, where there is one, and whether it was tried to get one."""
+    """The answer, where there is one, and whether it was tried to get one directly."""
 
-    found: AtOnce | None
+    found: Answer | None
     tried: bool
+
+    @classmethod
+    def directly(cls, found: AtOnce | None) -> Unplanned:
+        return cls(None if found is None else Answer(found.array, True, found.report), True)
 
 
 LEFT_TO_OTHERS = Unplanned(None, False)
@@ -38,19 +44,21 @@ def unplanned(ask: Ask) -> Unplanned:
     small = min(m, n) < FEWEST
     key = None if small else warm.key_of(ask)
     known = None if key is None else warm.recall(key)
+    if isinstance(known, Cut):
+        return Unplanned(through_again(ask, known), False)
     if known is not None and not (isinstance(known, Direct) and known.whole):
         return LEFT_TO_OTHERS
     batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"
     tall = m > n + 2 and _tall_on_a_device(ask)
     if small and batches == "trusted" and not tall:
-        return Unplanned(at_once(ask, batches=batches), True)
+        return Unplanned.directly(at_once(ask, batches=batches))
     if key is None:
         key = warm.key_of(ask)
         known = warm.recall(key)
     if isinstance(known, Direct) and known.whole:
         if batches == "unknown" and shown(ask, known):
             batches = "proven"
-        return Unplanned(at_once(ask, batches=batches, from_weights=known.from_weights), True)
+        return Unplanned.directly(at_once(ask, batches=batches, from_weights=known.from_weights))
     if known is not None or not (small or _over_at_a_glance(ask, m, n)):
         return LEFT_TO_OTHERS
     begun = batches == "trusted" and (_rows_are_cheaper(ask) if tall else m <= n + 2 and record.ends_in_a_product(ask.y))
@@ -58,7 +66,7 @@ def unplanned(ask: Ask) -> Unplanned:
     if found is not None:
         plan = direct(m, n, can_push=found.way == "push")
         warm.remember(key, replace(plan, from_weights=found.from_weights, proven=not found.from_weights))
-    return Unplanned(found, True)
+    return Unplanned.directly(found)
 
 
 def _tall_on_a_device(ask: Ask) -> bool:

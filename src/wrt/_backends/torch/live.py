@@ -129,7 +129,7 @@ class LiveRecord:
     def follow(self, y: Value, trail: Sequence[int]) -> Value | None:
         """The tensor at the end of a way that led to one in an earlier graph of the same program."""
         found = cuts.follow(y, trail, self._at_edge)
-        if found is not None and y.key.trusted:  # what led there led to y
+        if found is not None and self.trusted(y):  # what led there led to y
             found.key.trusted, found.key.apart = True, y.key.apart
         return found
 

@@ -115,10 +115,10 @@ class TorchLinear:
             raise CannotBatch(_first_line(error)) from error
         return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
 
-    def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:
-        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what a pull, unbatched, says of a probe.
+    def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what an unbatched pull says of a probe at the last x.
 
-        Of every x: those after the first are where the pull went on to.
+        Where there are two, the first lies on the way to the last.
         """
         try:
             pushed = self._push_by_rules([tangents] + [None] * (len(self.ins) - 1))
@@ -126,10 +126,11 @@ class TorchLinear:
             return self._push_twice(tangents, probe)
         if pushed is None:
             return None
-        said = [None if g is None else g.reshape(-1) for g in self.pull_alone(probe)]
-        return _own(pushed.reshape(tangents.shape[0], -1), tangents), said
+        with compat.Undisturbed():
+            (said,) = self._pull_one(probe, self.ins[-1:])
+        return _own(pushed.reshape(tangents.shape[0], -1), tangents), None if said is None else said.reshape(-1)
 
-    def _push_twice(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, list[Tensor | None]] | None:
+    def _push_twice(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor | None] | None:
         """The same by double backward, which the pull of the probe sets up."""
         with compat.Undisturbed(), torch.enable_grad():
             seed, pulled = self._set_up_push(probe)
@@ -142,12 +143,12 @@ class TorchLinear:
                 raise CannotBatch(_first_line(error)) from error
             if pushed is None:
                 raise CannotBatch("a backward on the path drops its seed")
-            said = [None if g is None else _to_dense(g.detach()).reshape(-1) for g in pulled]
+            said = None if pulled[-1] is None else _to_dense(pulled[-1].detach()).reshape(-1)
             return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), said
 
-    def _pull_one(self, seed: Tensor) -> list[Tensor | None]:
+    def _pull_one(self, seed: Tensor, ins: tuple[GradientEdge | Tensor, ...] | None = None) -> list[Tensor | None]:
         try:
-            pulled = compat.pull(self.out, self.ins, seed)
+            pulled = compat.pull(self.out, self.ins if ins is None else ins, seed)
         except RuntimeError as error:
             raise in_our_words(error) from error
         return [_dense(g) for g in pulled]

@@ -87,9 +87,9 @@ class TorchLinear:
         return VMAP if program_of(self.y, self.xs) is None else RULES
 
     def pull_alone(self, seed: Tensor) -> list[Tensor | None]:
-        """One plain pass: y.shape -> x.shape for each x."""
+        """One plain pass: y.shape -> x.shape for each x, to be read before the next one: the memory may be shared."""
         with compat.Undisturbed():
-            return self._pull_one(seed)
+            return [None if g is None else _to_dense(g) for g in self._pulled_to(seed, self.ins)]
 
     def pull_at_once(self, seeds: Tensor, trusted: bool) -> Tensor | None:
         """A batch to the only x on the first rung, (k, *y.shape) -> (k, x.size).
@@ -147,11 +147,13 @@ class TorchLinear:
             return _own(pushed.detach().reshape(tangents.shape[0], -1), tangents), said
 
     def _pull_one(self, seed: Tensor, ins: tuple[GradientEdge | Tensor, ...] | None = None) -> list[Tensor | None]:
+        return [_dense(g) for g in self._pulled_to(seed, self.ins if ins is None else ins)]
+
+    def _pulled_to(self, seed: Tensor, ins: tuple[GradientEdge | Tensor, ...]) -> tuple[Tensor | None, ...]:
         try:
-            pulled = compat.pull(self.out, self.ins if ins is None else ins, seed)
+            return compat.pull(self.out, ins, seed)
         except RuntimeError as error:
             raise in_our_words(error) from error
-        return [_dense(g) for g in pulled]
 
     def _pull_by_rules(self, seeds: Tensor) -> list[Tensor | None]:
         program = program_of(self.y, self.xs)

@@ -5,6 +5,7 @@ import pytest
 
 from wrt._sparsity.links import Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import spread_rows
+from wrt._sparsity.touched import touched as pairs
 
 
 def touched(index, length, offsets, up=1, down=1, wrap=False):
@@ -14,6 +15,10 @@ def touched(index, length, offsets, up=1, down=1, wrap=False):
         spots = spots % length if wrap else spots[(spots >= 0) & (spots < length)]
         table[s, spots] = True
     return table
+
+
+def seen_in(table):
+    return pairs(*np.nonzero(table), *table.shape)
 
 
 @pytest.mark.parametrize(
@@ -31,14 +36,14 @@ def touched(index, length, offsets, up=1, down=1, wrap=False):
 )
 def test_the_link_behind_the_samples_is_found(of_y, of_x, offsets, up, down, wrap):
     index = spread_rows((of_y,), 12)
-    link = follow(0, 0, index, touched(index, of_x, offsets, up, down, wrap), (of_y, of_x))
+    link = follow(0, 0, index, seen_in(touched(index, of_x, offsets, up, down, wrap)), (of_y, of_x))
     assert link is not None
     assert (link.up, link.down, link.offsets, link.wrap) == (up, down, offsets, wrap)
 
 
 def test_an_axis_that_is_touched_everywhere_follows_nothing():
     index = spread_rows((50,), 12)
-    assert follow(0, 0, index, np.ones((len(index), 50), dtype=bool), (50, 50)) is None
+    assert follow(0, 0, index, seen_in(np.ones((len(index), 50), dtype=bool)), (50, 50)) is None
 
 
 @pytest.mark.parametrize("wrap", [False, True])
@@ -70,7 +75,7 @@ def test_columns_of_one_pass_are_never_touched_by_one_row(offsets):
 def test_an_axis_that_is_always_equally_far_follows_the_nearest():
     index = np.array([0, 3, 5, 6])
     seen = touched(index, 8, [1])
-    assert shifted(1, (index, index, 0 * index), seen, (7, 7, 7)) == Link(1, 1, 1, 1, (1,), wrap=False)
-    assert shifted(0, (0 * index,), seen, (7,)) is None  # samples that all stand at one place tell nothing
+    assert shifted(1, (index, index, 0 * index), seen_in(seen), (7, 7, 7)) == Link(1, 1, 1, 1, (1,), wrap=False)
+    assert shifted(0, (0 * index,), seen_in(seen), (7,)) is None  # samples that all stand at one place tell nothing
     seen[2, 0] = True
-    assert shifted(1, (index, index), seen, (7, 7)) is None
+    assert shifted(1, (index, index), seen_in(seen), (7, 7)) is None

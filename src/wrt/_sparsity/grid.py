@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape, row_major
-from wrt._core.pattern import Compression, Masks, Tables, Way
+from wrt._core.pattern import NOBODY, Compression, Masks, Tables, Way
 from wrt._sparsity.links import Link
 from wrt._sparsity.structure import Structure
 
@@ -84,31 +84,31 @@ def _owners(
     link: Link, repeat: int, of_y: int, of_x: int, way: Way
 ) -> tuple[Positions, npt.NDArray[np.bool_]] | None:
     """(line, whether it has an entry there) by (color, index of the other axis); None where two lines would meet."""
-    across = of_x if way == "pull" else of_y
-    owner = np.repeat(np.arange(repeat), across)  # a line of this color where nobody has an entry
-    held = np.zeros(repeat * across, dtype=bool)
-    color = _in_turn(repeat, of_y if way == "pull" else of_x) * across
+    lines, across = (of_y, of_x) if way == "pull" else (of_x, of_y)
+    owner = np.full(repeat * across, NOBODY, dtype=np.int64)
+    color = _in_turn(repeat, lines) * across
     found: list[tuple[Positions, Positions]] = []
     every = np.arange(of_y)
     for some, columns in _touched(link, every, of_x):
         rows = every[some]
-        lines, spots = (rows, color[some] + columns) if way == "pull" else (columns, color[columns] + rows)
-        owner[spots] = lines
-        held[spots] = True
-        found.append((spots, lines))
+        line, spots = (rows, color[some] + columns) if way == "pull" else (columns, color[columns] + rows)
+        owner[spots] = line
+        found.append((spots, line))
+    held = owner != NOBODY
     twice = np.count_nonzero(held) < sum(len(spots) for spots, _ in found)  # by one line, perhaps
-    if twice and any(np.any(owner[spots] != lines) for spots, lines in found):
+    if twice and any(np.any(owner[spots] != line) for spots, line in found):
         return None
-    return owner.reshape(repeat, across), held.reshape(repeat, across)
+    shape = (repeat, across)
+    nobodys = np.arange(repeat)[:, None]  # a line of this color where nobody has an entry
+    return np.where(held.reshape(shape), owner.reshape(shape), nobodys), held.reshape(shape)
 
 
 def _touched(link: Link, rows: Positions, of_x: int) -> Iterator[tuple[slice, Positions]]:
     """For each offset, the rows that touch something within x, and what they touch."""
     base = link.base(rows)
     for offset in link.offsets:
-        columns = base + offset
         if link.wrap:
-            yield slice(None), columns % of_x
-        else:  # bases only grow: what is inside is one stretch
-            some = slice(*np.searchsorted(columns, (0, of_x)).tolist())
-            yield some, columns[some]
+            yield slice(None), (base + offset) % of_x
+        else:
+            some = link.inside(offset, len(rows), of_x)
+            yield some, base[some] + offset

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
+from wrt._sparsity.touched import Touched
 
 WORTH = 0.75  # a window wider than this share of its axis might as well be all of it
 
@@ -27,6 +27,11 @@ class Link:
     def base(self, index: Positions) -> Positions:
         return index if self.up == self.down else index * self.up // self.down
 
+    def inside(self, offset: int, of_y: int, of_x: int) -> slice:
+        """The indices of y, one stretch, that touch something within x at an offset."""
+        first, end = (-(-(spot - offset) * self.down // self.up) for spot in (0, of_x))
+        return slice(max(0, first), max(0, min(of_y, end)))
+
     def __str__(self) -> str:
         words = f"in a window of {len(self.offsets)}"
         if self.offsets == (0,) and self.up == self.down:
@@ -38,38 +43,36 @@ class Link:
         return words + (", wrapped around" if self.wrap else "")
 
 
-def shifted(x: int, place: Sequence[Positions], touched: npt.NDArray[np.bool_], y: Shape) -> Link | None:
+def shifted(x: int, place: Sequence[Positions], touched: Touched, y: Shape) -> Link | None:
     """The axis of y, the nearest first, from which x's axis is always equally far; None where there is none.
 
     Nothing is narrower, so that no other way to follow has to be looked at.
     """
-    sample, column = _spots(touched)
     for axis in sorted(range(len(y)), key=lambda k: abs(k - x)):
         index = place[axis]
-        if y[axis] > 1 and len(column):
-            away = column - index[sample]
+        if y[axis] > 1 and len(touched.index):
+            away = touched.index - index[touched.sample]
             if (away == away[0]).all() and (index != index[0]).any():
                 return Link(axis, x, 1, 1, (int(away[0]),), wrap=False)
     return None
 
 
-def follow(
-    y: int, x: int, index: Positions, touched: npt.NDArray[np.bool_], sizes: tuple[int, int]
-) -> Link | None:
+def follow(y: int, x: int, index: Positions, touched: Touched, sizes: tuple[int, int]) -> Link | None:
     """The narrowest link that explains the samples, or None if a window would be no help.
 
-    `index[s]` is where sample s stands on y's axis, `touched[s]` which indices of x's axis it touches.
+    `index[s]` is where sample s stands on y's axis.
     """
-    if index.min() == index.max():
+    if (index == index[0]).all():
         return None
-    sample, column = _spots(touched)
     best: Link | None = None
     for up, down in _strides(*sizes, index, touched):
-        away = column - (index[sample] if up == down else index[sample] * up // down)
+        stands = index[touched.sample]
+        away = touched.index - (stands if up == down else stands * up // down)
         offsets = _filled(away)
         if best is None or len(offsets) < len(best.offsets):
             best = Link(y, x, up, down, tuple(offsets), wrap=False)
-        if len(best.offsets) > 1 and sizes[0] * up == sizes[1] * down:
+        apart = offsets[-1] - offsets[0]  # what lies within half of the axis lies no closer the other way round
+        if len(best.offsets) > 1 and 2 * apart >= sizes[1] and sizes[0] * up == sizes[1] * down:
             offsets = _filled(_centered(away, sizes[1]))
             if 2 * len(offsets) < len(best.offsets):  # one sample near an edge tells a wrapped axis from a plain one
                 best = Link(y, x, up, down, tuple(offsets), wrap=True)
@@ -78,20 +81,13 @@ def follow(
     return best if best is not None and len(best.offsets) <= max(1, int(WORTH * sizes[1])) else None
 
 
-def _spots(touched: npt.NDArray[np.bool_]) -> tuple[Positions, Positions]:
-    """What `nonzero` says, which takes ten times as long for a table as for a line."""
-    sample, column = np.divmod(np.flatnonzero(touched), touched.shape[1])
-    return sample, column
-
-
-def _slope(index: Positions, touched: npt.NDArray[np.bool_]) -> float:
+def _slope(index: Positions, touched: Touched) -> float:
     """How far x's axis is walked for each step on y's, by the samples' centers."""
-    centers = (touched * np.arange(touched.shape[1])).sum(1) / touched.sum(1)
     away = index - index.mean()
-    return float((away * centers).sum() / max(1e-9, float((away * away).sum())))
+    return float((away * touched.centers).sum() / max(1e-9, float((away * away).sum())))
 
 
-def _strides(of_y: int, of_x: int, index: Positions, touched: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _strides(of_y: int, of_x: int, index: Positions, touched: Touched) -> list[tuple[int, int]]:
     """Strides that the two lengths and the samples suggest, the plain one first."""
     if of_x == of_y:
         return [(1, 1)]

@@ -31,6 +31,15 @@ class Samples:
         """The nonzeros of each row; one by one is how NumPy counts fastest."""
         return [int(np.count_nonzero(row)) for row in self.support]
 
+    @cached_property
+    def alive(self) -> tuple[Positions, Positions, Positions]:
+        """The rows that have nonzeros; and of every nonzero, which of those it is in, and its column."""
+        sample, column = self.spots
+        there = [count > 0 for count in self.counts]
+        if all(there):
+            return self.rows, sample, column
+        return self.rows[there], (np.cumsum(there) - 1)[sample], column
+
     @property
     def density(self) -> float:
         """The share of nonzeros in a typical row that has any."""

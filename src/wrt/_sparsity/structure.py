@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -17,9 +18,10 @@ from wrt._core.index import Positions, Shape
 from wrt._core.pattern import Way
 from wrt._sparsity.links import WORTH, Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import Samples
+from wrt._sparsity.touched import Touched, touched
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Structure:
     """`links` tell which axes of x follow which of y; `kept` which indices the other axes of x are touched at."""
 
@@ -51,13 +53,19 @@ class Structure:
 
     def periods(self, way: Way) -> list[int]:
         """How far apart two indices of an axis must be to share a pass."""
-        if way == "push":
-            following = {link.x: link for link in self.links}
-            return [column_period(following[k], n) if k in following else n for k, n in enumerate(self.x)]
+        return self._of_rows if way == "pull" else self._of_columns
+
+    @cached_property
+    def _of_rows(self) -> list[int]:
         periods = list(self.y)
         for link in self.links:
             periods[link.y] = min(periods[link.y], period(link, self.y[link.y], self.x[link.x]))
         return periods
+
+    @cached_property
+    def _of_columns(self) -> list[int]:
+        following = {link.x: link for link in self.links}
+        return [column_period(following[k], n) if k in following else n for k, n in enumerate(self.x)]
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""
@@ -95,41 +103,32 @@ def _window(link: Link, index: Positions, length: int) -> tuple[Positions, npt.N
 
 def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
     """How axes relate if the shapes are these."""
-    alive = np.array(samples.counts) > 0
-    place = np.unravel_index(samples.rows[alive], y) if y else ()
-    sample, column = samples.spots
-    sample, spots = (np.cumsum(alive) - 1)[sample], np.unravel_index(column, x) if x else ()
+    rows, sample, column = samples.alive
+    place = np.unravel_index(rows, y) if y else ()
+    spots = np.unravel_index(column, x) if x else ()
     links: list[Link] = []
     kept: dict[int, Positions] = {}
     for axis, length in enumerate(x):
-        touched = np.zeros((np.count_nonzero(alive), length), dtype=bool)
-        touched[sample, spots[axis]] = True
-        if touched.all():  # whatever the row: nothing to follow
+        seen = touched(sample, spots[axis], len(rows), length)
+        if seen.everything:  # whatever the row: nothing to follow
             kept[axis] = np.arange(length)
             continue
-        plain = shifted(axis, place, touched, y) if length > 1 else None
-        if plain is not None:
-            links.append(plain)
-            continue
-        widest = max((int(np.count_nonzero(row)) for row in touched), default=0)  # no window is narrower
-        worth = length > 1 and widest <= WORTH * length
-        link = _narrowest(axis, place, touched, (y, x), widest) if worth else None
+        link = (shifted(axis, place, seen, y) or _narrowest(axis, place, seen, y)) if length > 1 else None
         if link is not None:
             links.append(link)
         else:
-            same = (touched == touched[:1]).all()
-            kept[axis] = np.flatnonzero(touched[0]) if same else np.arange(length)
+            kept[axis] = np.arange(length) if (alike := seen.alike) is None else alike
     return Structure(y, x, tuple(links), kept)
 
 
-def _narrowest(
-    axis: int, place: Sequence[Positions], touched: npt.NDArray[np.bool_], shapes: tuple[Shape, Shape], widest: int
-) -> Link | None:
+def _narrowest(axis: int, place: Sequence[Positions], seen: Touched, y: Shape) -> Link | None:
     """How an axis of x follows one of y, the nearest first; nothing is narrower than what one row touches."""
-    y, x = shapes
     best: Link | None = None
+    widest = int(seen.counts.max())
+    if widest > WORTH * seen.length:
+        return None
     for k in sorted(range(len(y)), key=lambda k: abs(k - axis)):
-        link = follow(k, axis, place[k], touched, (y[k], x[axis])) if y[k] > 1 else None
+        link = follow(k, axis, place[k], seen, (y[k], seen.length)) if y[k] > 1 else None
         if link is not None and (best is None or len(link.offsets) < len(best.offsets)):
             best = link
         if best is not None and len(best.offsets) <= widest:

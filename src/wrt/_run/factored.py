@@ -93,8 +93,8 @@ def _at_a_glance(ask: Ask, sides: Sides) -> Certificate | None:
     """
     arrays = ask.y.record.backend.arrays
     look = getattr(arrays, "at_hand", None)
-    numbers = [] if look is None else [look(one) for one in (probe_of(ask), sides.last, sides.first, sides.expected)]
-    if not numbers or any(one is None for one in numbers):
+    numbers = None if look is None else look(probe_of(ask), sides.last, sides.first, sides.expected)
+    if numbers is None:
         return None
     probe, last, first, said = numbers
     with np.errstate(all="ignore"):

@@ -1,9 +1,11 @@
 """Through the waist of a network: as few passes as it is narrow, and the same numbers as a row loop."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.planner.problems import row_loop
 from wrt import d
@@ -137,3 +139,30 @@ def test_a_set_of_several_tensors_can_be_narrowest():
     chart = flow([9, 8, 2, 2, 8, 9], [[1], [2, 3], [4], [4], [5], []], 5)
     assert narrowest(chart, below=9) == (2, 3)
     assert narrowest(chart, below=4) is None
+
+
+def _joined(made_from: list[list[int]], without: set[int], tensor: int = 0) -> bool:
+    """Whether a way leads from y to the last tensor, x, that passes none of these."""
+    if tensor == len(made_from) - 1:
+        return True
+    return any(_joined(made_from, without, source) for source in made_from[tensor] if source not in without)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_the_narrowest_set_is_the_least_of_all_sets_that_cut(data):
+    count = data.draw(st.integers(2, 7))
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=count, max_size=count))
+    sources = [st.sets(st.integers(k + 1, count - 1), min_size=1, max_size=3) for k in range(count - 1)]
+    made_from = [sorted(data.draw(each)) for each in sources] + [[]]
+    inner = range(1, count - 1)
+    sets = [set(each) for size in inner for each in combinations(inner, size) if not _joined(made_from, set(each))]
+    least = min((sum(sizes[k] for k in each) for each in sets), default=None)
+    for below in (1, 3, 6, 12):
+        found = narrowest(flow(sizes, made_from, x=count - 1), below=below)
+        if least is None or least >= below:
+            assert found is None
+        else:
+            assert found is not None
+            assert set(found) in sets
+            assert sum(sizes[k] for k in found) == least

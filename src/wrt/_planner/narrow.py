@@ -11,14 +11,28 @@ def narrowest(flow: Flow, below: int) -> tuple[int, ...] | None:
 
     y and x are cuts too, but useless ones: they count as infinitely wide.
     """
-    inner = [size for tensor, size in enumerate(flow.sizes) if tensor and tensor not in flow.xs]
-    if not inner or min(inner) >= below:
+    if _wide_all_the_way(flow, below):
         return None
+    narrowest_one = min([size for tensor, size in enumerate(flow.sizes) if tensor and tensor not in flow.xs], default=0)
     waist = min(waists(flow), key=flow.sizes.__getitem__, default=None)
-    if waist is not None and flow.sizes[waist] <= min(inner):
+    if waist is not None and flow.sizes[waist] <= narrowest_one:
         return (waist,)  # as narrow as any tensor is: no set of several can beat it
     found = narrowest_set(flow, below)
     return found or None
+
+
+def _wide_all_the_way(flow: Flow, below: int) -> bool:
+    """Whether a way from y to x passes no tensor narrower than that: whatever cuts it holds one of those it passes."""
+    seen = {0}
+    waiting = [0]
+    while waiting:
+        for source in flow.made_from[waiting.pop()]:
+            if source in flow.xs:
+                return True
+            if source not in seen and flow.sizes[source] >= below:
+                seen.add(source)
+                waiting.append(source)
+    return False
 
 
 def waists(flow: Flow) -> list[int]:

@@ -110,7 +110,7 @@ class Planned:
             if carried is not None:
                 return carried
         begun = self._from_the_weights()
-        warm.remember(self.key, replace(self._direct(), from_weights=begun is not None))
+        warm.remember(self.key, replace(self._direct, from_weights=begun is not None))
         return begun
 
     def in_fewer_passes(self) -> Passes | Factors | None:
@@ -128,7 +128,7 @@ class Planned:
                 if found is not None:
                     warm.remember(self.key, better)
                     return found
-            warm.remember(self.key, replace(self._direct(), whole=False))
+            warm.remember(self.key, replace(self._direct, whole=False))
         return None
 
     def _glanced(self) -> bool:
@@ -145,6 +145,7 @@ class Planned:
     def too_quick(self) -> bool:
         return too_quick(self.ask, self.flow)
 
+    @cached_property
     def _direct(self) -> Direct:
         return choose(self.ask, can_push=bool(self.linear.push_rungs))
 
@@ -161,7 +162,7 @@ class Planned:
         can_push = bool(self.linear.push_rungs)
         told = self.flow if self.flow is not None else self.linear
         push_cost = getattr(told, "push_cost", math.inf) if can_push else math.inf
-        better, samples = structured(self.ask, self._support, self._direct(), push_cost)
+        better, samples = structured(self.ask, self._support, self._direct, push_cost)
         if better is not None:
             yield better
         if samples is not None and 0 < samples.density <= SPARSE:
@@ -179,11 +180,11 @@ class Planned:
         local = find(self.ask.y, part.value) if find is not None and plain else None
         marked = self._marked() if local is None else None
         if marked is not None:
-            return colored(marked, self._direct(), push_cost)
+            return colored(marked, self._direct, push_cost)
         if local is None:
-            return probed((self.ask.m, self.ask.n), samples, self._sums, self._direct(), push_cost)
+            return probed((self.ask.m, self.ask.n), samples, self._sums, self._direct, push_cost)
         pattern = composed(local, self.ask.rows.positions, part.elements.positions)
-        return None if pattern is None else colored(pattern, self._direct(), push_cost)
+        return None if pattern is None else colored(pattern, self._direct, push_cost)
 
     def _marked(self) -> Any | None:
         """The pattern as a boolean csr array, from what the operations on the way tell of all rows; None where one does not."""
@@ -207,7 +208,15 @@ class Planned:
         found = self.sweeps.sweep(arrays.from_numpy(weights, ask.y), "sums of rows")
         if found is None:
             return [np.zeros((modulus, ask.n), dtype=bool) for modulus in moduli]
-        return np.split(arrays.numpy(found != 0), ends[:-1])
+        return np.split(self._nonzero(found), ends[:-1])
+
+    def _nonzero(self, found: Array) -> npt.NDArray[np.bool_]:
+        """Where some numbers are not zero; a NaN counts."""
+        arrays = self.ask.y.record.backend.arrays
+        look = getattr(arrays, "at_hand", None)
+        seen = None if look is None else look(found)
+        result: npt.NDArray[np.bool_] = arrays.numpy(found != 0) if seen is None else seen[0] != 0
+        return result
 
     def _tried(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         found = self._ran(plan, known=known)
@@ -257,7 +266,7 @@ class Planned:
     def _chained(self, known: Plan | None) -> Swept | None:
         """Rows carried through several tensors, where some stretch between them is structured."""
         flow = self.flow
-        if flow is None or not hasattr(self.ask.y.record.backend.arrays, "contract") or self._direct().way != "pull":
+        if flow is None or not hasattr(self.ask.y.record.backend.arrays, "contract") or self._direct.way != "pull":
             return None
         plan = known if isinstance(known, Chain) else plan_chain(self.ask, flow, self.report)
         if plan is None or tuple(flow.sizes) != plan.sizes:
@@ -271,7 +280,7 @@ class Planned:
         return found
 
     def _from_the_weights(self) -> Swept | None:
-        if self.flow is None or self._direct().way != "pull":
+        if self.flow is None or self._direct.way != "pull":
             return None
         return sweep_from_weights(self.ask, self.linear, self.flow, self.report, proof="plain")
 
@@ -280,15 +289,14 @@ class Planned:
         told = self._told(rows)
         if told is not None:
             return told
-        ask, arrays = self.ask, self.ask.y.record.backend.arrays
+        ask = self.ask
         joined = trusted(ask.y)
         found = self.sweeps.rows(rows, "sampled rows" + ", and the probe" * joined, *([probe_of(ask)] if joined else []))
         if found is None:
             return np.zeros((len(rows), ask.n), dtype=bool)
         if joined:
             found, self.expected = found[:-1], found[-1:]
-        result: npt.NDArray[np.bool_] = arrays.numpy(found != 0)
-        return result
+        return self._nonzero(found)
 
     def _told(self, rows: Positions) -> npt.NDArray[np.bool_] | None:
         """The same from the operations on the way, without a pass; None where the backend cannot tell."""

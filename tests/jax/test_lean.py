@@ -30,7 +30,7 @@ ACCURACY = frozenset("cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt 
 @pytest.fixture(autouse=True)
 def new_questions(planned_from_the_start):
     warm.forget()
-    for kept in (together._together, together._lines):  # what was asked often is compiled
+    for kept in (together._again, together._lines):  # what was asked often is compiled
         kept.cache_clear()
 
 

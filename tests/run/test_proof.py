@@ -39,8 +39,10 @@ def passes_of(plan, matrix):
 def test_columns_are_summed_up_as_the_probe_of_the_matrix(name, planned_from_the_start):
     ask, plan, matrix = plan_of(name)
     passes, expected = passes_of(plan, matrix), signs(ask.m)[0] @ matrix
-    at_hand = proof._at_hand(ask, plan, passes.dtype)
-    np.testing.assert_allclose(at_hand.by_column(passes, ask.n), expected, rtol=1e-12, atol=1e-12)
+    for way, sums in (("pull", expected), ("push", matrix @ signs(ask.n)[0])):
+        at_hand = proof._at_hand(ask, plan, passes.dtype, way)
+        np.testing.assert_allclose(at_hand.sums(at_hand.weighted(passes)), sums, rtol=1e-12, atol=1e-12)
+        assert proof.compare_numbers(ask, plan, passes, sums, way, 1e-14)
     found, said = torch.from_numpy(passes), torch.from_numpy(expected[None])
     assert proof.compare(ask, plan, found, said, 1e-12)
     assert proof._looked_at(ask, plan, found, said).residual < 1e-14
@@ -72,6 +74,8 @@ def test_no_number_can_be_wrong(monkeypatch, name, look, planned_from_the_start)
         for passes_and_probe in [(found, probe), *together]:
             held = proof.compare(ask, plan, *passes_and_probe, 1e-12)
             assert not (held.passed and held.finite), (size, where)
+        held = proof.compare_numbers(ask, plan, wrong, said, "pull", 1e-12)
+        assert not (held.passed and held.finite), (size, where)
 
 
 @pytest.mark.parametrize("name", NAMES)

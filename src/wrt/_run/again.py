@@ -18,8 +18,10 @@ from wrt._core.value import Side, Value
 from wrt._run.answer import Answer
 from wrt._run.options import DEFAULT, current
 
-Form = Literal["dense", "passes"]
+Form = Literal["dense", "passes", "sparse"]
 DENSE: Form = "dense"
+PASSES: Form = "passes"
+SPARSE: Form = "sparse"
 BLOCKS = 8  # questions of a run whose programs, seeds and places are kept at hand
 ROWS = 4096  # those of one row keep nothing of their own but a place
 
@@ -27,7 +29,7 @@ Key = tuple[Any, ...]
 
 
 class Proven(Protocol):
-    """How a question was answered; `run` gives the same answer again, in the shape of the question (or as `Passes`)."""
+    """How a question was answered; `run` gives the same answer again, in the shape of the question or another form."""
 
     @property
     def run(self) -> Callable[[], Any]: ...

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from wrt._core.ask import Ask
-from wrt._core.index import Positions
 from wrt._core.pattern import NOBODY, Tables
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
@@ -21,6 +19,7 @@ from wrt._run.certify import probe_of, seed_of, signs
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.proof import KEPT, compare
+from wrt._run.rows import KEEP, filled
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tables import written_out
 from wrt._run.tally import IN_THE_BATCH
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 SLACK = 8  # roundings that each operation may leave; a guess is held to a tighter bound than the engine, and a false
 TYPICAL = 16  # alarm only costs time. Operations of a program that nobody counted.
-KEEP = 2**26  # bytes of seeds and indices that a warm plan may hold
 FEW_ONES = 2**18  # numbers in the seeds up to which the host writes them, also for a device: they travel in one piece
 
 
@@ -97,8 +95,7 @@ class Passes:
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
-        order, whole = self._compressed_rows()
-        found = _filled(self.plan, order, whole, self.ask.y.record.backend.arrays.numpy(self.found).reshape(-1))
+        found = filled(self.plan, self.ask.y.record.backend.arrays.numpy(self.found).reshape(-1))
         return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:
@@ -115,42 +112,6 @@ class Passes:
         if self.extras is None or not (own := self.extras.rows == self.extras.columns).any():
             return found
         return arrays.place(found, (self.extras.rows[own],), arrays.from_numpy(self.extras.values[own], like))
-
-    def _compressed_rows(self) -> tuple[Positions, csr_array]:
-        """Where each entry of the pattern stands in the passes, row by row, and the pattern itself."""
-        kept = self.plan.kept
-        if "rows" not in kept:
-            from scipy.sparse import coo_array
-
-            slots, places = self.plan.compression.flat
-            found = coo_array((slots, np.divmod(places, self.ask.n)), shape=(self.ask.m, self.ask.n)).tocsr()
-            found.sort_indices()
-            kept["rows"] = found.data, found
-        order, whole = kept["rows"]
-        return order, whole
-
-
-def _filled(plan: Compressed, order: Positions, whole: csr_array, flat: npt.NDArray[Any]) -> csr_array:
-    """These entries of the pattern, without those that are zero; which ones are is often the same as last time."""
-    alive, dead, pattern = plan.kept.get("alive", (order, order[:0], whole))
-    values = flat.take(alive)
-    if np.count_nonzero(values) == len(values) and not np.count_nonzero(flat.take(dead)):
-        return _like(pattern, values)
-    values = flat.take(order)
-    there = values != 0
-    thinner = _like(whole, there.copy())
-    thinner.eliminate_zeros()
-    if order.nbytes < KEEP:
-        plan.kept["alive"] = order[there], order[~there], thinner
-    return _like(thinner, values[there])
-
-
-def _like(pattern: csr_array, values: npt.NDArray[Any]) -> csr_array:
-    """A matrix of this pattern, in memory of its own; scipy would look through all of it once more."""
-    made = object.__new__(type(pattern))
-    made.__dict__.update(pattern.__dict__)
-    made.data, made.indices, made.indptr = values, pattern.indices.copy(), pattern.indptr.copy()
-    return made
 
 
 def places_of(ask: Ask, plan: Compressed) -> Array:

@@ -25,7 +25,7 @@ from wrt._run.options import current
 class Known(NamedTuple):
     """A question that was answered in one call, and proven.
 
-    `run` makes that call again: it gives the answer in the shape of the question, or `Passes`.
+    `run` gives the answer again, in the shape of the question or another form.
     """
 
     plan: Direct | Compressed

@@ -1,7 +1,7 @@
 """The proof of rows or columns that were swept together: the probe two ways, and zeros in every slot that nobody owns.
 
 Freivalds' check on compressed passes: each column of the Jacobian is summed up from the slots that belong to it, weighted
-by the probe, and held next to what the engine says of the probe.
+by the probe, and held next to what the engine says of the probe. Where the probe was pushed, so is each row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions, Shape
+from wrt._core.pattern import Way
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array
 from wrt._core.report import Certificate
@@ -22,7 +23,7 @@ from wrt._run.at_once import ALONE, SMALLEST
 from wrt._run.certify import probe_of, signs, verdict
 from wrt._run.tables import summed, written_out
 
-KEPT = ("weights", "free", "columns", "at hand")
+KEPT = ("weights", "free", "columns", "at hand, pull", "at hand, push")
 """What a plan keeps for its next proof."""
 
 Numbers = npt.NDArray[Any]
@@ -39,6 +40,23 @@ def compare(
         found, expected = found[:-1], found[-1:]
     held = _looked_at(ask, plan, found, expected)
     return Certificate("probe", math.inf if held.words else held.residual, tolerance, held.words, held.finite, probe)
+
+
+def compare_numbers(
+    ask: Ask, plan: Compressed, numbers: Numbers, said: Numbers, way: Way, tolerance: float
+) -> Certificate:
+    """The same in NumPy's hands, of a probe that was swept `way`: a sum of rows, or of columns."""
+    kept = _kept(ask, plan, numbers.dtype, way)
+    if np.count_nonzero(numbers.reshape(-1).take(kept.free)):  # a NaN is not zero either
+        return Certificate("probe", math.inf, tolerance, "an entry outside the pattern is not zero")
+    with np.errstate(invalid="ignore", over="ignore"):
+        weighted = kept.weighted(numbers)
+        got, size = kept.sums(weighted), kept.sums(np.abs(weighted))
+        scale = max(float(size.max()), float(np.abs(said).max()))
+        residual = float(np.abs(got - said).max())
+    if not (0.0 < scale < math.inf and residual < math.inf):
+        return Certificate("probe", math.inf, tolerance, "not finite, or nothing but zeros")
+    return Certificate("probe", residual / scale, tolerance, finite=True)
 
 
 def _looked_at(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certificate:
@@ -80,18 +98,20 @@ def _by_column(ask: Ask, plan: Compressed, weighted: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtHand:
-    """What NumPy needs to sum up the columns of passes that it sees.
+    """What NumPy needs to sum up what a probe weighs: for a sum of rows each column, for a sum of columns each row.
 
-    `weights`, of the row behind each slot, broadcasts to `box`; `free` are the slots that nobody owns. Axes of the box
-    that are `summed` belong to one column; `columns` then tells the one behind each number that is left, for a push.
-    `joined` are the weights of pulled passes and of the probe behind them, which is taken off.
+    `weights`, of the line behind each slot, broadcasts to `box`; `free` are the slots that nobody owns. Axes of the box
+    that are `summed` belong to one sum; `owners` then tells which of the `length` sums each number that is left goes to,
+    where passes and probe were swept in different ways. `joined` are the weights of passes and of the probe behind them,
+    which is taken off.
     """
 
     box: Shape
     weights: Numbers
     free: Positions
     summed: tuple[int, ...]
-    columns: Positions | None
+    length: int
+    owners: Positions | None = None
     joined: Numbers | None = None
 
     @property
@@ -99,11 +119,14 @@ class AtHand:
         """Numbers of all passes."""
         return math.prod(self.box)
 
-    def by_column(self, numbers: Numbers, n: int) -> Numbers:
-        """The probe of the Jacobian, from passes whose free slots are all zero."""
-        weighted = numbers.reshape(self.box) * self.weights
-        found = np.add.reduce(weighted, self.summed)
-        return found.reshape(-1) if self.columns is None else np.bincount(self.columns, found.reshape(-1), n)
+    def weighted(self, numbers: Numbers) -> Numbers:
+        found: Numbers = numbers.reshape(self.box) * self.weights
+        return found
+
+    def sums(self, weighted: Numbers) -> Numbers:
+        """The probe of the Jacobian, from weighted passes whose free slots are all zero."""
+        found = np.add.reduce(weighted, self.summed).reshape(-1)
+        return found if self.owners is None else np.bincount(self.owners, found, self.length)
 
 
 def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float) -> float | None:
@@ -117,9 +140,7 @@ def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | Non
     if brought is None:
         return None
     numbers, said = brought[0], None if expected is None else brought[1]
-    kept = plan.kept.get("at hand")
-    if kept is None:
-        kept = plan.kept["at hand"] = _at_hand(ask, plan, numbers.dtype)
+    kept = _kept(ask, plan, numbers.dtype, "pull")
     flat = numbers.reshape(-1)
     passes = flat[: kept.count]
     least = SMALLEST * math.sqrt(np.vdot(passes, passes) / ask.n)
@@ -128,21 +149,28 @@ def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | Non
     if said is None:
         off = np.add.reduce(numbers * kept.joined, 0)
     else:
-        off = kept.by_column(numbers, ask.n) - said.reshape(-1)
+        off = kept.sums(kept.weighted(numbers)) - said.reshape(-1)
     residual = float(np.maximum.reduce(np.abs(off, out=off))) / least
     return residual if residual <= tolerance else None
 
 
-def _at_hand(ask: Ask, plan: Compressed, dtype: Any) -> AtHand:
+def _kept(ask: Ask, plan: Compressed, dtype: Any, way: Way) -> AtHand:
+    key = f"at hand, {way}"
+    if key not in plan.kept:
+        plan.kept[key] = _at_hand(ask, plan, dtype, way)
+    found: AtHand = plan.kept[key]
+    return found
+
+
+def _at_hand(ask: Ask, plan: Compressed, dtype: Any, way: Way) -> AtHand:
     compression = plan.compression
-    box = compression.box
-    rows = sum(compression.owners) if plan.way == "pull" else compression.along
-    weights = signs(ask.m)[0].astype(dtype)[rows]
-    if plan.way == "pull":
-        passes = (compression.passes, compression.width)
-        joined = np.full((passes[0] + 1, passes[1]), -1, dtype)
-        joined[:-1] = np.broadcast_to(weights, box).reshape(passes)
-        return AtHand(passes, joined[:-1], compression.free, (0,), None, joined)
-    columns = np.asarray(sum(compression.owners))
-    alike = tuple(axis for axis, length in enumerate(columns.shape) if length == 1)
-    return AtHand(box, weights, compression.free, alike, columns.reshape(-1))
+    owners = np.asarray(sum(compression.owners))
+    count, length = (ask.m, ask.n) if way == "pull" else (ask.n, ask.m)
+    weights = signs(count)[0].astype(dtype)[owners if plan.way == way else compression.along]
+    if plan.way != way:
+        alike = tuple(axis for axis, size in enumerate(owners.shape) if size == 1)
+        return AtHand(compression.box, weights, compression.free, alike, length, owners.reshape(-1))
+    passes = (compression.passes, compression.width)
+    joined = np.full((passes[0] + 1, passes[1]), -1, dtype)
+    joined[:-1] = np.broadcast_to(weights, compression.box).reshape(passes)
+    return AtHand(passes, joined[:-1], compression.free, (0,), length, joined=joined)

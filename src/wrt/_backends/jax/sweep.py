@@ -15,7 +15,7 @@ from wrt._backends.jax.kinds import Marks
 from wrt._backends.jax.program import Op, between
 from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
 from wrt._backends.jax.seeds import OneHot, native, on_cpu
-from wrt._backends.jax.together import Entries, Together, together
+from wrt._backends.jax.together import Together, together
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.protocol import CannotBatch
@@ -106,11 +106,9 @@ class JaxLinear:
             return None
         return reach.reach(self.ops, self.y.key, self.xs[0].key, rows, self.record.program.value)
 
-    def passes(
-        self, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way, entries: Entries | None
-    ) -> Together | None:
+    def passes(self, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way) -> Together | None:
         """Lines of one color swept together, and a probe, as one program; see `together.py`."""
-        return together(self, color, probes, way, entries)
+        return together(self, color, probes, way)
 
     def linearized(self) -> Any:
         if self._pull is None:

@@ -331,3 +331,13 @@ print([words for words in seen if "Compiling" in words])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_array_has_its_own_methods_while_it_is_recorded():
+    from wrt._backends.jax.recorder import Recorded
+
+    x = jnp.asarray([[1.0, 2.0], [4.0, 8.0]])
+    t = wrt.trace(lambda x: x.var(0) + x.std() + x.mean(1), x)
+    expected = jax.jacrev(lambda x: jnp.var(x, 0) + jnp.std(x) + jnp.mean(x, 1))(x)
+    np.testing.assert_allclose((d(t.output) / d(t.inputs[0])).value, expected, rtol=1e-6)
+    assert not {name for name in Recorded.__slots__ if hasattr(x, name)}

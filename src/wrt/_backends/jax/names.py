@@ -48,7 +48,7 @@ class Names:
             thing = compat.underneath(thing)
         if isinstance(thing, Recorded):
             if thing._trace is self.record.recorder:
-                self.add(binding, thing.var)
+                self.add(binding, thing.stands_for)
         elif thing is not None:
             self._inside.setdefault(id(thing.val), []).append((thing.val, binding))
 

@@ -167,7 +167,7 @@ class JaxRecord:
 
     def find(self, obj: Any) -> Value | None:
         if isinstance(obj, Recorded) and obj._trace is self.recorder:
-            return self.value_of(obj.var)
+            return self.value_of(obj.stands_for)
         known = self.recorder.constants.get(id(obj))
         return self.value_of(known[1]) if known is not None and known[0] is obj else None
 

@@ -179,10 +179,12 @@ class LiveRecord:
         if moment.trusted is None and self.overseen(y):
             names = self.signature(y)
             moment.trusted, moment.apart = TRUSTED.issuperset(names), not TAKEN_APART.isdisjoint(names)
+        if not moment.trusted and xs and program_of(y, xs) is not None:
+            return True
         if moment.trusted is None:
             count, moment.apart = trusted(y)
             moment.trusted, moment.operations = count > 0, count or None
-        return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)
+        return bool(moment.trusted)
 
     def operations(self, y: Value) -> int:
         """How many operations led to y: each of them rounds."""

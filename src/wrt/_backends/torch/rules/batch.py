@@ -26,17 +26,25 @@ class Batch:
         self.rows = rows
         self.spots = spots
         self.loose = loose
-        self.held: list[Tensor | None] = [None] * len(spots)
+        self.held: list[Any] = [None] * len(spots)
         self.ours = [False] * len(spots)
 
     def shaped(self, slot: int) -> Tensor:
         """The gradient of a tensor in the shape of that tensor."""
-        gradient: Any = self.held[slot]
-        if not self.loose[slot]:
-            return gradient
-        node, output = self.spots[slot]
-        shape = tuple(node._input_metadata[output].shape)
-        return gradient if gradient.shape[1:] == shape else gradient.reshape(self.rows, *shape)
+        gradient: Tensor = self.held[slot]
+        if self.loose[slot]:
+            node, output = self.spots[slot]
+            shape = tuple(node._input_metadata[output].shape)
+            if gradient.shape[1:] != shape:
+                return gradient.reshape(self.rows, *shape)
+        return gradient
+
+    def pass_on(self, slot: int, last: bool, *, shared: bool) -> None:
+        """A gradient was taken: nobody needs it any more, or others do, who may find that it is read elsewhere too."""
+        if last:
+            self.held[slot] = None
+        elif shared:
+            self.ours[slot] = False
 
     def give(self, slot: int, gradient: Tensor, ours: bool) -> None:
         """One more contribution to the gradient of a tensor."""

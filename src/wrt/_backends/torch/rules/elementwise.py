@@ -17,18 +17,23 @@ from wrt._backends.torch.rules.families import Many, One, Rule, Terms, over, tim
 
 aten = torch.ops.aten
 
+SMALL = 2**15  # numbers of a batch that new memory is found for at once: measured from 2^14 to 2^16
+
 
 def _sloped(slope: Callable[[Node], Tensor]) -> One:
     return One(lambda node, g, free: times(g, slope(node), free))
 
 
 def _fused(name: str, saved: Callable[[Node], tuple[Any, ...]]) -> One:
-    """An operation of torch's own for just this: of a gradient, and of what was saved."""
-    operation = getattr(aten, name)
-    fresh, written = operation.default, operation.grad_input
+    """An operation of torch's own for just this: of a gradient, and of what was saved.
+
+    The node's own backward is that operation, and it takes many gradients as well as one. It is quicker to start, but a
+    large batch is better written where it lies.
+    """
+    written = getattr(aten, name).grad_input
 
     def pull(node: Node, g: Tensor, free: bool) -> Tensor:
-        pulled: Tensor = written(g, *saved(node), grad_input=g) if free else fresh(g, *saved(node))
+        pulled: Tensor = written(g, *saved(node), grad_input=g) if free and g.numel() > SMALL else node(g)
         return pulled
 
     return One(pull)

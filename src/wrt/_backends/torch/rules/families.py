@@ -13,14 +13,8 @@ from wrt._backends.torch.rules.batch import Batch, Tensor
 
 linear = torch._C._nn.linear  # linear(a, b) is a @ b.T, of all but the last axis of a at once
 
-Link = tuple[int, int, Spot]
-"""An input of a node that leads to x: its number, the slot of its numbers, and the tensor it was.
-
-The slot may be that of another tensor, of which the input is a view.
-"""
-
-Slots = list[tuple[int, int]]
-"""The outputs of a node that lead to y: their numbers and slots."""
+Slot = int
+"""Where the gradients of one tensor are held."""
 
 Pull = Callable[[Node, Tensor, bool], Tensor]
 """(k, *output.shape) -> (k, *input.shape); whether the memory of what comes in is free to be written to.
@@ -38,26 +32,33 @@ class Rule(Protocol):
     loose: bool
     """Whether it passes gradients on in the shape in which they came."""
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        """Whether gradients of these outputs can be pulled to these inputs."""
+    def serves(self, inputs: Sequence[int]) -> bool:
+        """Whether gradients can be pulled to just these inputs."""
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        """Take the gradients of the outputs, give those of the inputs."""
+    def apply(self, batch: Batch, node: Node, slot: Any, k: int, into: Slot, spot: Spot, last: bool) -> None:
+        """Take the gradient of the output, give that of one input: its number, its slot, and the tensor it was.
+
+        The slot may be that of another tensor, of which the input is a view. `last`: nobody needs what was taken any more.
+        For nodes with several outputs (`Pieces`), `slot` lists their numbers and slots.
+        """
+
+
+Step = tuple[Rule, Node, Any, int, Slot, Spot, bool]
+"""A rule and what it is applied to: one step for each input of a node that leads to x."""
 
 
 class Same:
-    """The same numbers in the same order, in whatever shape: no step at all, unless somebody asks for what is here."""
+    """The same numbers in the same order, in whatever shape."""
 
     settings: tuple[str, ...] = ()
     loose = True
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and _first(links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot = slots[0][1]
-        gradient: Any = batch.held[slot]
-        batch.give(links[0][1], gradient, batch.ours[slot])
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
+        batch.give(into, batch.held[slot], batch.ours[slot])
+        batch.held[slot] = None
 
 
 class One:
@@ -73,18 +74,21 @@ class One:
         self.settings = settings
         self.fresh, self.view = gives == "fresh", gives == "view"
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and _first(links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot = slots[0][1]
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
         free = batch.ours[slot]
         pulled = self.pull(node, batch.shaped(slot), free)
-        batch.give(links[0][1], pulled, self.fresh or (self.view and free))
+        batch.held[slot] = None
+        batch.give(into, pulled, self.fresh or (self.view and free))
 
 
 class Many:
-    """Several inputs, each with a rule of its own; what was stretched on the way there is summed up."""
+    """Several inputs, each with a rule of its own; what was stretched on the way there is summed up.
+
+    A rule gives new memory, or the very gradient that it was given.
+    """
 
     loose = False
 
@@ -92,16 +96,15 @@ class Many:
         self.pulls = pulls
         self.settings = settings
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and all(k < len(self.pulls) for k, _, _ in links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return max(inputs) < len(self.pulls)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot = slots[0][1]
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
         gradient = batch.shaped(slot)
-        last = links[-1][0] if batch.ours[slot] else -1
-        for k, into, spot in links:
-            pulled = self.pulls[k](node, gradient, k == last)
-            batch.give(into, fitted(spot, pulled), k == last or pulled is not gradient)
+        free = last and batch.ours[slot]
+        pulled = self.pulls[k](node, gradient, free)
+        batch.pass_on(slot, last, shared=pulled is gradient)
+        batch.give(into, fitted(spot, pulled), free or pulled is not gradient)
 
 
 class Terms:
@@ -113,24 +116,23 @@ class Terms:
     def __init__(self, *factors: Callable[[Node], float]) -> None:
         self.factors = factors
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and all(k < len(self.factors) for k, _, _ in links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return max(inputs) < len(self.factors)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot = slots[0][1]
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
         gradient: Any = batch.held[slot]
-        ours = batch.ours[slot] and len(links) == 1
-        for k, into, (source, output) in links:
-            factor = self.factors[k](node)
-            expected = source._input_metadata[output]
-            if expected.dtype is not gradient.dtype:
-                raise NoRule(f"{gradient.dtype} and {expected.dtype} meet")
-            pulled = gradient
-            if math.prod(expected.shape) * batch.rows != gradient.numel():
-                pulled = summed(batch.shaped(slot), expected.shape)
-            if factor != 1:
-                pulled = times(pulled, factor, ours)
-            batch.give(into, pulled, ours or pulled is not gradient)
+        expected = spot[0]._input_metadata[spot[1]]
+        if expected.dtype is not gradient.dtype:
+            raise NoRule(f"{gradient.dtype} and {expected.dtype} meet")
+        pulled = gradient
+        if math.prod(expected.shape) * batch.rows != gradient.numel():
+            pulled = summed(batch.shaped(slot), expected.shape)
+        free = last and batch.ours[slot]
+        factor = self.factors[k](node)
+        if factor != 1:
+            pulled = times(pulled, factor, free or pulled is not gradient)
+        batch.pass_on(slot, last, shared=pulled is gradient)
+        batch.give(into, pulled, free or pulled is not gradient)
 
 
 class Product:
@@ -146,32 +148,30 @@ class Product:
         self.left = left
         self.saved_left, self.saved_right = saved_left, saved_right
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return True
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot, left = slots[0][1], self.left
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
         gradient: Any = batch.held[slot]
-        for k, into, spot in links:
-            if k == left:
-                matrix = getattr(node, self.saved_right)  # (m, p)
-                if gradient.shape[-1] != matrix.shape[1] or gradient.dim() == 1:
-                    gradient = batch.shaped(slot)
-                pulled = linear(gradient, matrix)  # (..., m) = (..., p) @ (p, m)
-            elif k > left:
-                pulled = torch.matmul(getattr(node, self.saved_left).t(), batch.shaped(slot))
-            else:
-                batch.give(into, *self._term(node, batch.shaped(slot), spot))
-                continue
-            if left and node._saved_alpha != 1:
-                pulled = pulled.mul_(node._saved_alpha)
-            batch.give(into, pulled, True)
-
-    @staticmethod
-    def _term(node: Node, gradient: Tensor, spot: Spot) -> tuple[Tensor, bool]:
-        if node._saved_beta != 1:
-            return fitted(spot, gradient * node._saved_beta), True
-        return fitted(spot, gradient), False
+        left = self.left
+        if k < left:
+            gradient = batch.shaped(slot)
+            term = gradient if node._saved_beta == 1 else gradient * node._saved_beta
+            batch.pass_on(slot, last, shared=True)
+            batch.give(into, fitted(spot, term), term is not gradient)
+            return
+        if k == left:
+            matrix = getattr(node, self.saved_right)  # (m, p)
+            if gradient.shape[-1] != matrix.shape[1] or gradient.dim() == 1:
+                gradient = batch.shaped(slot)
+            pulled = linear(gradient, matrix)  # (..., m) = (..., p) @ (p, m)
+        else:
+            pulled = torch.matmul(getattr(node, self.saved_left).t(), batch.shaped(slot))
+        if left and node._saved_alpha != 1:
+            pulled = pulled.mul_(node._saved_alpha)
+        if last:
+            batch.held[slot] = None
+        batch.give(into, pulled, True)
 
 
 class Written:
@@ -183,12 +183,13 @@ class Written:
         self.add = add
         self.settings = settings
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots) and _first(links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        gradient = batch.shaped(slots[0][1])
-        self.add(node, gradient, batch.room(links[0][1], links[0][2], gradient))
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
+        gradient = batch.shaped(slot)
+        self.add(node, gradient, batch.room(into, spot, gradient))
+        batch.held[slot] = None
 
 
 class Pieces:
@@ -200,13 +201,14 @@ class Pieces:
         self.place = place
         self.settings = settings
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _first(links)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        for output, slot in slots:
-            gradient = batch.shaped(slot)
-            self.place(node, batch.room(links[0][1], links[0][2], gradient), output).add_(gradient)
+    def apply(self, batch: Batch, node: Node, slot: list[tuple[int, Slot]], k: int, into: Slot, spot: Spot, last: bool) -> None:
+        for output, held in slot:
+            gradient = batch.shaped(held)
+            self.place(node, batch.room(into, spot, gradient), output).add_(gradient)
+            batch.held[held] = None
 
 
 class Joined:
@@ -218,23 +220,22 @@ class Joined:
         self.pieces = pieces
         self.settings = settings
 
-    def serves(self, slots: Slots, links: Sequence[Link]) -> bool:
-        return _alone(slots)
+    def serves(self, inputs: Sequence[int]) -> bool:
+        return True
 
-    def apply(self, batch: Batch, node: Node, slots: Slots, links: Sequence[Link]) -> None:
-        slot = slots[0][1]
-        pieces = self.pieces(node, batch.shaped(slot))
-        for k, into, spot in links:  # pieces do not overlap: whose the whole is, his is each of them
-            batch.give(into, fitted(spot, pieces[k]), batch.ours[slot])
+    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
+        pieces: Any = batch.held[slot]
+        if isinstance(pieces, torch.Tensor):  # cut once, for all of them
+            pieces = batch.held[slot] = self.pieces(node, batch.shaped(slot))
+        if last:
+            batch.held[slot] = None
+        # pieces do not overlap: whose the whole is, his is each of them
+        batch.give(into, fitted(spot, pieces[k]), batch.ours[slot])
 
 
-def _alone(slots: Slots) -> bool:
-    return len(slots) == 1 and slots[0][0] == 0
-
-
-def _first(links: Sequence[Link]) -> bool:
+def _first(inputs: Sequence[int]) -> bool:
     """Whether the first input is the only one that is wanted: what a layer norm knows of x is not so for its weight."""
-    return len(links) == 1 and links[0][0] == 0
+    return len(inputs) == 1 and inputs[0] == 0
 
 
 def fitted(spot: Spot, gradient: Tensor) -> Tensor:

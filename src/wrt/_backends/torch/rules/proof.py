@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from wrt._backends.torch.nodes import Node, Spot
+from wrt._backends.torch.nodes import Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
-from wrt._backends.torch.rules.families import Link, Rule, Slots
+from wrt._backends.torch.rules.families import Rule, Same, Step
 
 ROWS = 2
 SLACK = 256  # roundings that may lie between a rule and torch
@@ -28,7 +28,7 @@ _HELD: dict[Where, dict[tuple[Any, ...], bool]] = {}
 _REFUTED: set[Rule] = set()
 
 PASSING: set[type] = set()
-"""Kinds of nodes that are no steps, and were seen to pass a gradient on as it is."""
+"""Kinds of nodes that were seen to pass a gradient on as it is."""
 
 
 def known_of(where: Where) -> dict[tuple[Any, ...], bool]:
@@ -36,40 +36,17 @@ def known_of(where: Where) -> dict[tuple[Any, ...], bool]:
     return _HELD.setdefault(where, {})
 
 
-def key_of(rule: Rule, node: Node, slots: Slots, links: Sequence[Link]) -> tuple[Any, ...]:
-    """For what a rule is proven: which inputs are wanted, of how many outputs, and with which settings."""
-    if len(links) == 1 == len(slots) and not rule.settings:
-        return rule, links[0][0]
-    wanted = tuple([k for k, _, _ in links])
-    if rule.settings:
-        return (rule, wanted, len(slots), *[getattr(node, name) for name in rule.settings])
-    return rule, wanted, len(slots)
-
-
-def holds(rule: Rule, node: Node, slots: Slots, links: Sequence[Link], spots: Sequence[Spot]) -> bool | None:
-    """Whether a rule agrees with torch on such a node; None where that could not be seen."""
-    if rule in _REFUTED:
+def holds(steps: Sequence[Step], spots: Sequence[Spot]) -> bool | None:
+    """Whether a rule agrees with torch on such a node, whose steps these are; None where that could not be seen."""
+    rule, node = steps[0][:2]
+    if rule in _REFUTED or not rule.serves([step[3] for step in steps]):
         return False
-    found = _agrees(rule, node, slots, links, spots)
+    found = _agrees(steps, spots)
     if found is False:
         _REFUTED.add(rule)
+    elif found and type(rule) is Same:
+        PASSING.add(type(node))
     return found
-
-
-def passes(node: Node, links: Sequence[Link]) -> bool:
-    """Whether a kind of node passes a gradient on as it is, number by number; looked at once."""
-    expected = node._input_metadata[0]
-    seed = torch.from_numpy(np.asarray(np.random.default_rng(SEED).standard_normal(expected.shape)))
-    seed = seed.to(expected.device, expected.dtype)
-    try:
-        with torch.no_grad():
-            (pulled,) = _pulled(node, {0: seed.unsqueeze(0)}, 0, links).values()
-    except Exception:  # torch refuses: nothing is proven
-        return False
-    if not torch.equal(pulled, seed.reshape(-1)):
-        return False
-    PASSING.add(type(node))
-    return True
 
 
 def forget() -> None:
@@ -79,37 +56,38 @@ def forget() -> None:
     _REFUTED.clear()
 
 
-def _agrees(rule: Rule, node: Node, slots: Slots, links: Sequence[Link], spots: Sequence[Spot]) -> bool | None:
+def _agrees(steps: Sequence[Step], spots: Sequence[Spot]) -> bool | None:
     """None where torch cannot be asked, or where its answer is not finite and tells nothing."""
     chance = np.random.default_rng(SEED)
     batch = Batch(ROWS, spots, [False] * len(spots))
     seeds: dict[int, Tensor] = {}
-    for output, slot in slots:
+    _, node, slots, *_ = steps[0]
+    for output, slot in [(0, slots)] if type(slots) is int else slots:
         expected = node._input_metadata[output]
         numbers = torch.from_numpy(np.asarray(chance.standard_normal((ROWS, *expected.shape))))
         batch.held[slot] = seeds[output] = numbers.to(expected.device, expected.dtype)
     try:
         with torch.no_grad():
-            plain = [_pulled(node, seeds, row, links) for row in range(ROWS)]
-            rule.apply(batch, node, slots, links)
+            plain = [_pulled(steps, seeds, row) for row in range(ROWS)]
+            for rule, *given in steps:
+                rule.apply(batch, *given)
     except Exception:  # torch refuses, or the rule does: nothing is proven
         return None
     for row, expected in enumerate(plain):
         for slot, said in expected.items():
-            ruled: Any = batch.held[slot]
-            verdict = _close(ruled[row], said)
+            verdict = _close(batch.held[slot][row], said)
             if not verdict:
                 return verdict
     return True
 
 
-def _pulled(node: Node, seeds: dict[int, Tensor], row: int, links: Sequence[Link]) -> dict[int, Tensor]:
+def _pulled(steps: Sequence[Step], seeds: dict[int, Tensor], row: int) -> dict[int, Tensor]:
     """One row through one node by its own backward; the engine, too, sums up what was stretched on the way there."""
-    given = [seeds[k][row] if k in seeds else None for k in range(len(node._input_metadata))]
-    found = node(*given)
+    node = steps[0][1]
+    found = node(*[seeds[k][row] if k in seeds else None for k in range(len(node._input_metadata))])
     found = found if isinstance(found, tuple) else (found,)
     pulled: dict[int, Tensor] = {}
-    for k, slot, (source, output) in links:
+    for _, _, _, k, slot, (source, output), _ in steps:
         said = found[k].sum_to_size(source._input_metadata[output].shape).reshape(-1)
         pulled[slot] = pulled[slot] + said if slot in pulled else said
     return pulled

@@ -16,9 +16,8 @@ from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.direct import direct
 from wrt._run import planned
 from wrt._run.answer import Answer
-from wrt._run.at_once import AtOnce, Batches, at_once, few_enough, trusted
+from wrt._run.at_once import AtOnce, Batches, at_once, trusted
 from wrt._run.factored import through_again
-from wrt._run.from_weights import pays
 
 
 class Unplanned(NamedTuple):
@@ -49,8 +48,7 @@ def unplanned(ask: Ask) -> Unplanned:
     if known is not None and not (isinstance(known, Direct) and known.whole):
         return LEFT_TO_OTHERS
     batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"
-    tall = m > n + 2 and _tall_on_a_device(ask)
-    if small and batches == "trusted" and not tall:
+    if small and batches == "trusted":
         return Unplanned.directly(at_once(ask, batches=batches))
     if key is None:
         key = warm.key_of(ask)
@@ -61,25 +59,12 @@ def unplanned(ask: Ask) -> Unplanned:
         return Unplanned.directly(at_once(ask, batches=batches, from_weights=known.from_weights))
     if known is not None or not (small or _over_at_a_glance(ask, m, n)):
         return LEFT_TO_OTHERS
-    begun = batches == "trusted" and (_rows_are_cheaper(ask) if tall else m <= n + 2 and record.ends_in_a_product(ask.y))
+    begun = batches == "trusted" and m <= n + 2 and record.ends_in_a_product(ask.y)
     found = (at_once(ask, batches=batches, from_weights=True) if begun else None) or at_once(ask, batches=batches)
     if found is not None:
         plan = direct(m, n, can_push=found.way == "push")
         warm.remember(key, replace(plan, from_weights=found.from_weights, proven=not found.from_weights))
     return Unplanned.directly(found)
-
-
-def _tall_on_a_device(ask: Ask) -> bool:
-    """Whether columns would be pushed, which is mostly waiting for operations to be started, and y is a product."""
-    record: Any = ask.y.record
-    return ask.accelerated and not few_enough(ask.m, ask.n) and bool(record.ends_in_a_product(ask.y))
-
-
-def _rows_are_cheaper(ask: Ask) -> bool:
-    """Whether all rows, begun as the weights of the last layer, cost less than the columns."""
-    record: Any = ask.y.record
-    flow = record.flow(ask.y, ask.x.values)
-    return flow is not None and pays(flow, ask.m, ask.n)
 
 
 def shown(ask: Ask, known: Plan | None) -> bool:

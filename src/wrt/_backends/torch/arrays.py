@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -95,8 +96,8 @@ def _brought(arrays: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
     if len(arrays) == 1:
         return [arrays[0].cpu().numpy()]
     flat = torch.cat([array.reshape(-1) for array in arrays]).cpu().numpy()
-    pieces = np.split(flat, np.cumsum([array.numel() for array in arrays[:-1]]))
-    return [piece.reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+    ends = [0, *accumulate(array.numel() for array in arrays)]
+    return [flat[a:b].reshape(array.shape) for (a, b), array in zip(pairwise(ends), arrays, strict=True)]
 
 
 def _wide(block: Tensor) -> torch.dtype:
@@ -127,8 +128,10 @@ def _rounded_by_the_device(value: Value) -> bool:
         return False
     if torch.backends.cuda.matmul.allow_tf32:
         return True
+    if value.key.leaf is not None or not torch.backends.cudnn.allow_tf32:
+        return False
     near: tuple[str, ...] = value.record.signature(value)  # type: ignore[attr-defined]
-    return torch.backends.cudnn.allow_tf32 and CONVOLUTION in near
+    return CONVOLUTION in near
 
 
 class TorchArrays:

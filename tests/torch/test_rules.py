@@ -15,12 +15,14 @@ from wrt import d
 from wrt._backends.torch import hooks
 from wrt._backends.torch.backend import BACKEND
 from wrt._backends.torch.compat import edge_of, reachable
+from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.rules import program as programs
 from wrt._backends.torch.rules import proof, table
 from wrt._backends.torch.rules.families import Joined, Many, One, Product, Same
 from wrt._backends.torch.rules.program import program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import RULES, VMAP, TorchLinear
+from wrt._run.tally import IN_THE_BATCH
 
 Tensor = torch.Tensor
 F64 = torch.float64
@@ -492,3 +494,23 @@ def test_a_question_about_a_weight_does_not_refute_the_rule_for_the_input() -> N
     y = norm(x)
     assert program(spot(y), [spot(norm.weight)]) is None
     assert program(spot(y), [spot(x)]) is not None
+
+
+def test_rules_that_fail_leave_nobody_to_trust_an_unknown_batch(monkeypatch):
+    """`index_add` has a rule, but nobody vouches for its batches under `vmap`: the engine proves them with a pull of its own."""
+    x = random(N).requires_grad_()
+    y = x.index_add(0, torch.tensor([0, 0, 2]), x[:3].sin())
+    for _ in range(30):
+        y = y * 1.01
+    right = programs.Program.pull
+    calls = []
+
+    def fails(self, seeds):
+        calls.append(len(right(self, seeds)))
+        raise NoRule("met something else")
+
+    monkeypatch.setattr(programs.Program, "pull", fails)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(N, dtype=F64))[0], rtol=1e-12, atol=1e-12)
+    assert calls
+    assert J.certificate.probe != IN_THE_BATCH

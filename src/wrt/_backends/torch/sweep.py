@@ -102,6 +102,8 @@ class TorchLinear:
                 with compat.Undisturbed():
                     (pulled,) = self._pull_by_rules(seeds)
             except CannotBatch:  # and there is no program any more: `vmap` is the first rung now
+                if trusted and not self._vouched():
+                    raise  # rules alone were trusted
                 self.swept_by = VMAP
             else:
                 return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
@@ -165,10 +167,14 @@ class TorchLinear:
             put_aside(self.y)
             raise CannotBatch(_first_line(error)) from error
 
-    def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
+    def _vouched(self) -> bool:
+        """Whether the batches of every operation that led to y are known to be right."""
         vouch = getattr(self.y.record, "trusted", None)
+        return vouch is not None and bool(vouch(self.y))
+
+    def _pull_vmap(self, seeds: Tensor) -> list[Tensor | None]:
         try:
-            if vouch is not None and vouch(self.y):
+            if self._vouched():
                 pulled = compat.batched_pull(self.out, self.ins, seeds)
             else:
                 pulled = compat.batched(lambda seed: compat.pull(self.out, self.ins, seed), seeds)

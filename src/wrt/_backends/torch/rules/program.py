@@ -35,7 +35,7 @@ class Program:
         self.loose = loose
         self.start = start
         self.ends = ends
-        passed = {one for step in steps for one in _held_for(step)} if len(ends) > 1 else ()
+        passed = {one for step in steps for one in _held_by(step[2])} if len(ends) > 1 else ()
         self._inner = frozenset([slot for slot in ends if slot is not None and slot in passed])  # an x on the way to another one
 
     def pull(self, seeds: Tensor) -> list[Tensor | None]:
@@ -45,11 +45,10 @@ class Program:
         held[self.start] = seeds
         found: dict[int, Tensor] = {}
         with torch.no_grad():
-            for step in self.steps:
+            for rule, node, slot, k, into, spot, last in self.steps:
                 if inner:
-                    for slot in inner.intersection(_held_for(step)).difference(found):
-                        found[slot], batch.ours[slot] = held[slot], False
-                rule, node, slot, k, into, spot, last = step
+                    for one in inner.intersection(_held_by(slot)).difference(found):
+                        found[one], batch.ours[one] = held[one], False
                 rule.apply(batch, node, slot, k, into, spot, last)
         return [None if slot is None else self._checked(slot, found.get(slot, held[slot])) for slot in self.ends]
 
@@ -91,7 +90,6 @@ def program(start: Spot, ends: Sequence[Spot]) -> Program | None:
     return Program(steps, spots, layout.loose, first, [layout.arrival(end) for end in ends], layout.operations)
 
 
-def _held_for(step: Step) -> list[int]:
-    """The slots that a step takes from."""
-    slot = step[2]
+def _held_by(slot: Any) -> list[int]:
+    """The slot, or the slots, that a step takes from."""
     return [slot] if type(slot) is int else [one for _, one in slot]

@@ -89,9 +89,11 @@ def pushed(asked: Asked) -> None:
 
 
 def pulled(asked: Asked) -> None:
-    for J, truth, rows in asked.each():
+    for k, (J, truth, rows) in enumerate(asked.each()):
         u = np.random.default_rng(4).normal(size=truth.shape[:rows]).astype(truth.dtype)
         asked.same(np.asarray(u @ J), np.tensordot(u, truth, rows))
+        own = J @ np.ones_like(asked.point[k])  # an array of the framework's, which may try the product itself
+        asked.same(np.asarray(own @ J), np.tensordot(np.asarray(own), truth, rows))
 
 
 def intermediate(asked: Asked) -> None:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import wrt
-from wrt import d
+from wrt import d, errors
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -101,8 +101,21 @@ def test_products(run: wrt.Trace, expected: tuple[np.ndarray, np.ndarray]) -> No
     v, u = numbers(2, 3, seed=5), numbers(2, 4, seed=6)
     assert close(J @ v, np.tensordot(by_x, v, 2))
     assert close(u @ J, np.tensordot(u, by_x, 2))
+    for own in (tf.constant(u), tf.Variable(u)):
+        assert close(own @ J, np.tensordot(u, by_x, 2))
     assert close(J.T @ u, np.tensordot(u, by_x, 2))
     assert close(J.sparse().toarray(), by_x.reshape(8, 6))
+
+
+def test_a_derivative_is_not_taken_for_a_tensor(run: wrt.Trace) -> None:
+    J = d(run.output[1]) / d(run.inputs[0])
+    with pytest.raises(errors.NotATensor) as raised:
+        tf.matmul(numbers(2, 4), J)
+    assert str(raised.value) == """\
+a derivative was taken for a tensor
+  it is a linear map of shape (2, 4, 2, 3), computed when somebody asks for its numbers
+  write J.value for a tensor, u @ J or J @ v for a product"""
+    assert not J.explain().passes
 
 
 def test_a_tall_jacobian_is_pushed_and_certified() -> None:

@@ -14,6 +14,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side, Value
 from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
+from wrt._notation.operands import no_operand
 from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
 from wrt._notation.tree import Tree
@@ -233,6 +234,9 @@ class Derivative:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self.numpy(), dtype=dtype)
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        raise no_operand(self.shape)  # TensorFlow, too, leaves `u @ J` to us then
 
     def item(self) -> float | complex:
         """The one number, if it is one."""

@@ -267,3 +267,53 @@ def test_a_patch_takes_no_call_of_the_whole():
     _ = J.value
     assert J.explain().strategy == "cone"
     assert "% of what a pass touches" in J.explain().because
+
+
+def test_lists_of_as_many_rows_do_not_share_their_patches():
+    y, x = asked(MAPS["Tanh"])
+    for rows in ([3, 5], [4, 7], [3, 5]):
+        for columns in ([2, 6], [4, 8]):
+            assert check(y, x, (0, 0, rows, 3), (0, 1, columns, 4)) == "cone"
+
+
+@pytest.mark.parametrize("few", [0, 2**30])
+@pytest.mark.parametrize("name", ["Tanh", "dilated", "no padding", "in groups", "one axis", "skip"])
+def test_few_windows_and_many_say_the_same(monkeypatch, name, few):
+    """Whether a plain product convolves a patch or oneDNN does."""
+    monkeypatch.setattr(local, "FEW", few)
+    y, x = asked(MAPS[name])
+    rows = (*(-1,) * (y.dim() - 2), slice(1, 10, 3), slice(1, 4))
+    assert check(y, x, rows, (0, slice(None), slice(1, 13))) == "cone"
+
+
+@pytest.mark.parametrize("few", [0, 2**30])
+def test_in_single_precision_too(monkeypatch, few):
+    monkeypatch.setattr(local, "FEW", few)
+    layers = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(3, 2, 3))
+    x = torch.randn(1, 2, 14, 15, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    rows, columns = (0, 1, slice(2, 4)), (0, slice(None), slice(3, 5), slice(1, 5))
+    J = d(layers(x))[rows] / d(x)[columns]
+    found = J.value.double()
+    exact = x.detach().double().requires_grad_()
+    y = layers.double()(exact)[rows]
+    truth = torch.stack([torch.autograd.grad(one, exact, retain_graph=True)[0][columns] for one in y.reshape(-1)])
+    torch.testing.assert_close(found.reshape(truth.shape), truth, rtol=1e-5, atol=1e-6)
+    assert J.explain().strategy == "cone"
+
+
+@pytest.mark.parametrize("off", [1e-8, 1.0])
+def test_patches_that_are_not_linear_in_their_seeds_are_found(monkeypatch, off):
+    """One entry of one row is off: the probe in the batch does not agree with the sum of the rows."""
+    right = cone.Recipe.pull
+
+    def wrong(self, nodes, seeds):
+        found = right(self, nodes, seeds).clone()
+        found[1, 2] += off
+        return found
+
+    y, x = asked(MAPS["Tanh"])
+    monkeypatch.setattr(cone.Recipe, "pull", wrong)
+    J = d(y)[0, 1, 2:4] / d(x)[0, :, 3:5, 1:5]
+    truth = torch.stack([torch.autograd.grad(one, x, retain_graph=True)[0][0, :, 3:5, 1:5] for one in y[0, 1, 2:4].reshape(-1)])
+    torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-12, atol=1e-13)
+    assert "cone" in J.explain().fallbacks[0]

@@ -14,6 +14,7 @@ from wrt._core.ask import Ask
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._planner.strategies.cone import cone
+from wrt._run.at_once import SMALLEST
 from wrt._run.certify import certify, compare, signs, tolerance
 from wrt._run.direct import Swept
 from wrt._run.options import current
@@ -37,18 +38,18 @@ def sweep_cone(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     """The (m, n) block; None where the map is not known to be local, where patches do not pay or do not hold."""
     record: Any = ask.y.record  # one that knows cones, see `may_be_local`
     arrays, x = record.backend.arrays, ask.x.parts[0]
-    patches = record.cone(ask.y, ask.rows.positions, x.value, x.elements.positions)
+    patches = record.cone(ask.y, ask.rows, x.value, x.elements)
     plan = None if patches is None else cone(ask.m, ask.n, patches.work, patches.whole)
     if patches is None or plan is None:
         return None
     # the rules of patches are held to row loops by their tests; only hooks of the user could say otherwise
     joined = not record.hooked() and current().certify
-    batch = patches.pull(arrays.from_numpy(_seeds(ask.m, joined), ask.y))
+    batch = patches.pull(arrays.weights(_seeds(ask.m, joined), ask.y).view(-1, ask.m))
     if batch is None:
         return None
     found = batch[: ask.m]
     report.steps.append(Step("rows through patches", "pull", "in one batch", ask.m, 1))
-    report.certificate = _joined(ask, batch, report) if joined else _plain(ask, linear, found, report)
+    report.certificate = _joined(ask, batch, patches.operations, report) if joined else _plain(ask, linear, found, report)
     if report.certificate.kind != "none" and not report.certificate.passed:
         report.fallbacks.append(f"cone: patches do not say what whole passes do ({report.certificate})")
         return None
@@ -66,15 +67,25 @@ def _plain(ask: Ask, linear: Linear, found: Array, report: Report) -> Certificat
     return certify(ask, linear, found, report) if current().certify else Certificate("none")
 
 
-def _joined(ask: Ask, batch: Array, report: Report) -> Certificate:
-    """The probe as the last row of the batch, next to the same sum of the rows before it."""
+def _joined(ask: Ask, batch: Array, operations: int, report: Report) -> Certificate:
+    """The probe as the last row of the batch, next to the same sum of the rows before it.
+
+    It is held to a bound that is never larger than the sum it is compared with otherwise.
+    """
     report.steps.append(Step("certificate, one more row of the batch", "pull", "in one batch", 1, 0))
-    arrays, u = ask.y.record.backend.arrays, signs(ask.m)  # (1, m)
+    arrays = ask.y.record.backend.arrays
     numbers = arrays.numpy(batch)  # a small block: quicker looked at in NumPy
-    block, said = numbers[:-1], numbers[-1:]
-    scale = max(float((np.abs(u) @ np.abs(block)).max()), float(np.abs(said).max()))
-    if not 0.0 < scale < math.inf:
-        found = compare(ask, arrays.from_numpy(u, ask.y), batch[: ask.m], batch[ask.m :])
-        return replace(found, probe=IN_THE_BATCH)
-    residual = float(np.abs(u @ block - said).max()) / scale
-    return Certificate("probe", residual, tolerance(ask), finite=True, probe=IN_THE_BATCH)
+    block = numbers[:-1].reshape(-1)
+    least = SMALLEST * math.sqrt(np.vdot(block, block) / ask.n)
+    if 0.0 < least < math.inf:
+        residual = float(abs(_weights(ask.m) @ numbers).max()) / least
+        if residual <= (allowed := tolerance(ask, operations)):
+            return Certificate("probe", residual, allowed, finite=True, probe=IN_THE_BATCH)
+    found = compare(ask, arrays.from_numpy(signs(ask.m), ask.y), batch[: ask.m], batch[ask.m :])
+    return replace(found, probe=IN_THE_BATCH)
+
+
+@lru_cache(maxsize=32)
+def _weights(m: int) -> npt.NDArray[np.float64]:
+    """The probe's weight of each row, and the probe itself taken off."""
+    return np.append(signs(m)[0], -1.0)

@@ -37,7 +37,7 @@ LEFT_TO_OTHERS = Unplanned(None, False)
 def unplanned(ask: Ask) -> Unplanned:
     """All of an ordinary Jacobian in one call of the engine."""
     record: Any = ask.y.record
-    if not hasattr(record, "trusted") or not record.has_history(ask.y):
+    if not hasattr(record, "trusted") or not record.has_history(ask.y) or not ask.rows.everything:
         return LEFT_TO_OTHERS
     m, n = ask.m, ask.n
     small = min(m, n) < FEWEST

@@ -21,7 +21,7 @@ from wrt._backends.torch import compat, local
 from wrt._backends.torch.local import Box, Operation, Pull
 from wrt._backends.torch.nodes import Spot
 from wrt._backends.torch.walk import Sources, walk
-from wrt._core.index import Positions, Shape
+from wrt._core.index import Elements, Positions, Shape
 from wrt._core.value import Value
 
 MOST_LAYERS = 400
@@ -41,6 +41,7 @@ class Cone:
         self.nodes = nodes
         self.work = recipe.work
         self.whole = recipe.whole
+        self.operations = len(nodes)
 
     def pull(self, seeds: torch.Tensor) -> torch.Tensor | None:
         """(k, rows) -> (k, columns); None where what the graph had saved is gone."""
@@ -89,7 +90,7 @@ class Recipe:
         return patch.view(len(patch), *self.start)
 
 
-def cone(y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
+def cone(y: Value, rows: Elements, x: Value, columns: Elements) -> Cone | None:
     """None where something between y and x is not known to be local, or where the two cannot meet."""
     start, end = ((value.key.edge.node, value.key.edge.output_nr) for value in (y, x))
     walked = walk(start, end, most=MOST_LAYERS, known=local.may_be_local)
@@ -99,7 +100,7 @@ def cone(y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None
         return None
     if walked is None or operations is None:
         return None
-    found = recipe(operations, rows.tobytes(), columns.tobytes())
+    found = recipe(operations, rows, columns, _listed(rows), _listed(columns))
     return None if found is None else Cone(found, [node for node, _ in walked[0]])
 
 
@@ -113,10 +114,17 @@ def _read(spots: list[Spot], sources: list[Sources]) -> Operations | None:
     return (*known, Operation("x", shapes[-1], ())) if len(known) == len(found) else None
 
 
+def _listed(elements: Elements) -> bytes | None:
+    return None if elements.listed is None else elements.listed.tobytes()
+
+
 @lru_cache(maxsize=KEPT)
-def recipe(operations: Operations, rows: bytes, columns: bytes) -> Recipe | None:
-    """The patches between these positions, flat and in 64 bits; None where rows and columns cannot meet."""
-    of_y, of_x = (np.frombuffer(positions, dtype=np.int64) for positions in (rows, columns))
+def recipe(operations: Operations, rows: Elements, columns: Elements, *listed: bytes | None) -> Recipe | None:
+    """The patches between rows and columns; None where these cannot meet.
+
+    `listed` tells apart what two Elements do not: lists of as many positions.
+    """
+    of_y, of_x = rows.positions, columns.positions
     shapes = [one.shape for one in operations]
     reach: dict[int, Box] = {0: _bounds(shapes[0], of_y)}
     for later, one in enumerate(operations):

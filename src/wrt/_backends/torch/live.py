@@ -23,7 +23,7 @@ from wrt._backends.torch.trusted import TAKEN_APART, TRUSTED, trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
-from wrt._core.index import Elements, Positions
+from wrt._core.index import Elements
 from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend
 from wrt._core.spoken import called
@@ -193,7 +193,7 @@ class LiveRecord:
             moment.operations = len(self.signature(y)) if self.overseen(y) else cuts.operations(y)
         return int(moment.operations)
 
-    def cone(self, y: Value, rows: Positions, x: Value, columns: Positions) -> Cone | None:
+    def cone(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Cone | None:
         """The patches of every layer between these rows and columns; None where the map is not known to be local."""
         return cone(y, rows, x, columns)
 

@@ -42,6 +42,10 @@ SAME_NUMBERS = ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0",
 FORWARD: dict[int, Any] = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 TRANSPOSED: dict[int, Any] = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
 
+FEW = 2**16
+"""Numbers of all windows together: both ways of a convolution took as long there, each measured in a loop of itself."""
+PLAIN = frozenset({torch.float32, torch.float64})
+
 
 class Operation(NamedTuple):
     """What made one tensor of the run, as plain data: two runs that say the same of it share their patches."""
@@ -219,20 +223,37 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
         low, high = max(0, low), max(0, high)
         around.append(max(low, high))
         kept.append(slice(around[-1] - low, around[-1] - low + e - c))
-    turned, forward, apart, groups = tuple(range(2, len(box))), FORWARD[len(box)], tuple(dilation), operation.groups
+    turned, groups = tuple(range(2, len(box))), operation.groups
     inner = _within_sizes(cut, (0, 0, *(b - a for a, b in box[2:])))
     channels, whole = _channels(operation, box)
-    wanted = _within_sizes(kept, (0, 0, operation.weight[1] * groups, *_made(cut, around, operation)))
+    made = _made(cut, around, operation)
+    wanted = _within_sizes(kept, (0, 0, operation.weight[1] * groups, *made))
+    convolve = _convolve(operation, around, made)
     fitted = _fitting([box[0][0], *(a for a, _ in into[1:])], (box[0][1] - box[0][0], *_sizes(into[1:])), into)  # samples
 
     def pull(node: Any, g: Tensor) -> Tensor:
         weight = _part(node._saved_weight, channels).flip(turned)
         weight = weight.transpose(0, 1) if groups == 1 else weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
-        flat = _part(whole(g.flatten(0, 1)), inner)  # (count * samples, channels, ...)
-        piece = forward(flat, weight, None, 1, around, apart, groups)
+        piece = convolve(_part(whole(g.flatten(0, 1)), inner), weight)  # of (count * samples, channels, ...)
         return fitted(_part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted))
 
     return pull
+
+
+def _convolve(operation: Operation, around: list[int], made: list[int]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A convolution in steps of one; of a few windows on a CPU, a plain product is done before oneDNN has begun."""
+    forward, apart, groups = FORWARD[len(operation.shape)], tuple(operation.windows[2]), operation.groups
+    kernel = operation.weight[2:]
+    plain = len(kernel) == 2 and apart == (1, 1) and groups == 1
+    each = math.prod(kernel) * math.prod(made)  # numbers of all windows of one channel
+
+    def convolve(flat: Tensor, weight: Tensor) -> Tensor:
+        if plain and flat.is_cpu and flat.dtype in PLAIN and flat.shape[0] * flat.shape[1] * each <= FEW:
+            return torch.ops.aten.thnn_conv2d.default(flat, weight, kernel, None, apart, around)
+        found: Tensor = forward(flat, weight, None, 1, around, apart, groups)
+        return found
+
+    return convolve
 
 
 def _made(cut: list[slice], around: list[int], operation: Operation) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from wrt._backends.torch.compat import ACCUMULATE
 from wrt._backends.torch.nodes import Spot
 
 Sources = tuple[tuple[int, int], ...]
@@ -20,19 +21,19 @@ def walk(
     """
     leads: dict[Spot, list[tuple[int, Spot]]] = {end: []}  # an empty list for all others that do not lead to x
     order: list[Spot] = []
-    stack: list[tuple[Spot, bool]] = [(start, False)]
+    stack: list[tuple[Spot, Sequence[Spot] | None]] = [(start, None)]
     while stack:
-        spot, ready = stack.pop()
+        spot, sources = stack.pop()
         if spot in leads:
             continue
-        sources = spot[0].next_functions
-        if not ready:
+        if sources is None:
             if len(leads) > most:
                 return None
-            stack.append((spot, True))
+            sources = spot[0].next_functions
+            stack.append((spot, sources))
             for source in sources:
-                if source[0] is not None and source not in leads:
-                    stack.append((source, False))
+                if source not in leads and source[0] is not None and type(source[0]) is not ACCUMULATE:
+                    stack.append((source, None))  # a leaf that is not x leads nowhere
             continue
         found = [(k, source) for k, source in enumerate(sources) if source == end or leads.get(source)]
         if found and not known(spot[0]):

@@ -10,7 +10,7 @@ import pytest
 import wrt
 from tests.jax._wrong_batch import doubled
 from wrt import d
-from wrt._backends.jax import later
+from wrt._backends.jax import later, together
 from wrt._backends.jax.kinds import RULES
 
 
@@ -139,3 +139,53 @@ def test_a_mesh_is_colored_by_its_edges_without_a_sampled_row():
     assert J.explain().strategy == "colored"
     assert J.explain().to_dict()["passes"] < 30
     assert "sampled" not in " ".join(step["what"] for step in J.explain().to_dict()["steps"])
+
+
+def test_nonzeros_that_are_asked_for_again_are_the_users_own():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
+    t, truth = wrt.trace(burgers, x), truth_of(burgers, x)
+    for _ in range(4):
+        found = asked(t).sparse()
+        np.testing.assert_allclose(found.toarray(), truth, atol=1e-5)
+        assert found.has_canonical_format
+        assert found.nnz == np.count_nonzero(truth)
+        found.data[:], found.indices[:], found.indptr[:] = 7, 0, 0
+
+
+def test_each_run_has_zeros_of_its_own():
+    f = lambda x: burgers(jnp.where(x > 0, x, 0.0))
+    runs = []
+    for k in range(3):
+        x = jnp.asarray(np.random.default_rng(k).normal(size=120), "float32")
+        runs.append((wrt.trace(f, x), truth_of(f, x)))
+    for _ in range(4):
+        for t, truth in runs:
+            J = asked(t)
+            found = J.sparse()
+            np.testing.assert_allclose(found.toarray(), truth, atol=1e-5)
+            assert found.nnz == np.count_nonzero(truth)
+            assert J.T.sparse().shape == found.shape
+
+
+def test_a_program_that_never_gives_what_was_proven_is_not_used(monkeypatch):
+    wrong = lambda made, *rest, **more: 1.01 * read(made, *rest, **more)
+    read = together._read
+    monkeypatch.setattr(together, "_read", wrong)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
+    t, truth = wrt.trace(lambda x: 3 * burgers(x), x), 3 * truth_of(burgers, x)
+    for _ in range(3):
+        J = asked(t)
+        np.testing.assert_allclose(J.value, truth, atol=1e-5)
+        np.testing.assert_allclose(asked(t).sparse().toarray(), truth, atol=1e-5)
+        assert "asked first" not in str(J.explain())
+
+
+def test_what_ran_is_told_of_nonzeros_that_were_asked_for_before():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
+    t = wrt.trace(burgers, x)
+    for _ in range(3):
+        J = asked(t)
+        J.sparse()
+        assert J.certificate.passed
+    assert "asked first" in str(J.explain())
+    assert J.explain().to_dict()["passes"] == 3

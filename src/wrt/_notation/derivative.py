@@ -19,7 +19,7 @@ from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
 from wrt._notation.tree import Tree
 from wrt._run import execute, further, products
-from wrt._run.again import again
+from wrt._run.again import SPARSE, again
 from wrt._run.answer import Answer
 from wrt._run.row import plain_row
 from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
@@ -82,9 +82,7 @@ class Derivative:
         """y's shape, then x's; nothing is computed."""
         if self._entries is not None:
             return self._entries.shape
-        if self._transposed:
-            return self._columns + self.rows.shape
-        return self.rows.shape + self._columns
+        return self._columns + self.rows.shape if self._transposed else self.rows.shape + self._columns
 
     @property
     def ndim(self) -> int:
@@ -190,8 +188,7 @@ class Derivative:
             return further.answer(self._y, self.rows, self._sides)
         if self._entries is not None:
             return scattered(self.ask, self._entries, transposed=self._transposed)
-        shared, place = self._shared or (None, 0)
-        together = None if shared is None else shared.take(place)
+        together = None if self._shared is None else self._shared[0].take(self._shared[1])
         return together or execute.answer(self.ask)
 
     def _finding(self) -> Finding | None:
@@ -286,7 +283,11 @@ class Derivative:
 
     def sparse(self) -> csr_array:
         """The Jacobian as a scipy sparse matrix: rows are the flattened y, columns the flattened x."""
-        matrix = products.sparse(self._operator(), self._note())
+        known = None if self.order > 1 or self._entries is not None else again(self._y, self.rows, self._sides[0], SPARSE)
+        if known is not None:
+            matrix, self._report = known.shaped, known.report
+        else:
+            matrix = products.sparse(self._operator(), self._note())
         return matrix.T.tocsr() if self._transposed else matrix
 
     def operator(self) -> Any:

@@ -35,9 +35,9 @@ class Known(NamedTuple):
 
     def report(self, seconds: float) -> Report:
         """What there is to tell when it was asked again."""
-        certificate = replace(self.certificate, probe=f"{self.certificate.probe}, when this was asked first,")
-        step = replace(self.step, seconds=seconds)
-        return Report(self.plan.strategy, self.plan.because, [step], certificate=certificate)
+        ran = self.step
+        step = Step(ran.what, ran.way, ran.rung, ran.passes, ran.calls, seconds)
+        return Report(self.plan.strategy, self.plan.because, [step], certificate=self.certificate)
 
 
 def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept | None:
@@ -67,7 +67,8 @@ def fused_block(ask: Ask, linear: Linear, plan: Direct, report: Report) -> Swept
 def remember_block(ask: Ask, known: Known, form: Form = DENSE) -> None:
     """Answer it by the same program next time, where all of y is asked about: its answer has the shape of both tensors."""
     if ask.rows.shape == ask.y.shape and ask.x.shape == ask.x.parts[0].value.shape and ordinary(ask):
-        remember(ask.y, ask.rows, ask.x, known, form)
+        proven = replace(known.certificate, probe=f"{known.certificate.probe}, when this was asked first,")
+        remember(ask.y, ask.rows, ask.x, known._replace(certificate=proven), form)
 
 
 def ordinary(ask: Ask) -> bool:

@@ -15,7 +15,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.choose import choose
 from wrt._run import execute, repair, same
-from wrt._run.again import PASSES, SPARSE, again
+from wrt._run.again import PASSES, again
 from wrt._run.at_once import trusted
 from wrt._run.certify import SEED, compare, passes_per_row, seed_of, tolerance
 from wrt._run.chunk import chunk_size
@@ -245,11 +245,6 @@ def diagonal(ask: Ask, report: Report) -> Array:
 
 def sparse(ask: Ask, report: Report) -> csr_array:
     """The nonzeros: from rows swept together where a structure shows, otherwise chunk by chunk."""
-    known = again(ask.y, ask.rows, ask.x, SPARSE)
-    if known is not None:
-        report.take(known.report)
-        matrix: csr_array = known.shaped
-        return matrix
     from scipy.sparse import csr_array, vstack
 
     arrays = ask.y.record.backend.arrays

@@ -50,12 +50,9 @@ def _passes(found: Passes, program: Any) -> Callable[[], Passes]:
 
 
 def _nonzeros(found: Passes, program: Any) -> Callable[[], csr_array]:
-    """Which entries are zero is the same every time."""
-    run, numpy = _made(found, program, _by_place(found.plan)), found.ask.y.record.backend.arrays.numpy
-    there = numpy(run()) != 0
-    pattern, alive = thinned(by_rows(found.plan)[1], there), np.flatnonzero(there)
-    if len(alive) < len(there):
-        return lambda: like(pattern, numpy(run()).take(alive))
+    """Of the entries that were proven not to be zero."""
+    entries, pattern = _alive(found)
+    run, numpy = _made(found, program, entries), found.ask.y.record.backend.arrays.numpy
     return lambda: like(pattern, numpy(run()).copy())  # memory that the user may write to
 
 
@@ -81,3 +78,14 @@ def _by_place(plan: Compressed) -> tuple[Positions, Positions]:
         plan.kept["by place"] = slots[order], places[order]
     found: tuple[Positions, Positions] = plan.kept["by place"]
     return found
+
+
+def _alive(found: Passes) -> tuple[tuple[Positions, Positions], csr_array]:
+    """The same without what is zero, and that pattern; other runs have the same zeros more often than not."""
+    slots, places = _by_place(found.plan)
+    there = np.asarray(found.found).reshape(-1)[slots] != 0
+    before, entries, pattern = found.plan.kept.get("alive again", (None, None, None))
+    if before is None or not np.array_equal(before, there):
+        entries, pattern = (slots[there], places[there]), thinned(by_rows(found.plan)[1], there)
+        found.plan.kept["alive again"] = there, entries, pattern
+    return entries, pattern

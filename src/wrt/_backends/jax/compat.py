@@ -176,6 +176,24 @@ def copy(array: Any) -> Any:
     return lax.copy_p.bind(array)
 
 
+def kept_program(function: Callable[..., Any]) -> Any:
+    """`jax.jit` of what will run again and again: a GPU is handed its kernels in one piece, also where they are few."""
+    return jax.jit(function, compiler_options=_one_piece() or None)
+
+
+@cache
+def _one_piece() -> dict[str, Any]:
+    """XLA makes a graph of five kernels and more; starting three one by one takes longer than a graph of seven."""
+    options: dict[str, Any] = {"xla_gpu_graph_min_graph_size": 2}
+    if jax.default_backend() != "gpu":
+        return {}
+    try:
+        jax.jit(abs, compiler_options=options).lower(1.0).compile()
+    except Exception:  # an XLA that has no such option
+        return {}
+    return options
+
+
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
     """How many of a scan's inputs are constants, and how many are carried; JAX 0.11 keeps them as a tree."""
     if "num_consts" in params:

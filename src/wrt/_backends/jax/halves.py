@@ -59,7 +59,7 @@ class InHalves:
     __slots__ = ("_halves", "_jitted", "_kinds", "_looked", "undivided")
 
     def __init__(self, function: Callable[..., Any], *kinds: int) -> None:
-        self._jitted = jax.jit(function)
+        self._jitted = compat.kept_program(function)
         self._kinds = kinds
         self._looked = False
         self._halves: Halves | None = None
@@ -97,7 +97,7 @@ def halves(traced: Any, depends: Sequence[int]) -> Halves | None:
     def second(held: list[Array]) -> Any:
         return jax.tree.unflatten(traced.out_tree, _run([*shaped, *later], dict(zip(kept, held, strict=True)), results))
 
-    return Halves(jax.jit(first), jax.jit(second))
+    return Halves(jax.jit(first), compat.kept_program(second))
 
 
 def _laid_out(jaxpr: Any, consts: Sequence[Array], given: Sequence[Any], operations: list[Operation]) -> list[Any]:

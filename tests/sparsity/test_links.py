@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from wrt._sparsity.links import Link, column_period, follow, period, shifted
 from wrt._sparsity.samples import spread_rows
@@ -63,6 +65,27 @@ def test_rows_of_one_pass_never_meet_and_no_smaller_period_does(length, offsets,
     found = period(link, length, length)
     assert not meets(found)
     assert found == 1 or meets(found - 1) or found <= len(offsets)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([(1, 1, False), (1, 1, True), (2, 1, False), (3, 1, False), (1, 2, False), (1, 3, False), (2, 1, True)]),
+    st.integers(1, 14),
+    st.integers(1, 20),
+    st.sets(st.integers(-4, 4), min_size=1, max_size=4),
+)
+def test_rows_of_one_pass_never_meet_whatever_the_stride(kind, length, of_x, offsets):
+    up, down, wrap = kind
+    of_x = length * up if wrap else of_x
+    offsets = tuple(sorted(offsets))
+    k = period(Link(0, 0, up, down, offsets, wrap), length, of_x)
+    for color in range(k):
+        rows = np.arange(color, length, k)
+        assert touched(rows, of_x, offsets, up, down, wrap).sum(0).max(initial=0) <= 1
+    if up == down:  # a gap is a gap: no smaller step will do
+        spots = [{(r + o) % of_x if wrap else r + o for o in offsets} for r in range(length)]
+        clash = {b - a for a in range(length) for b in range(a + 1, length) if spots[a] & spots[b]}
+        assert k == next((s for s in range(1, length) if clash.isdisjoint(range(s, length, s))), length)
 
 
 @pytest.mark.parametrize("offsets", [(0,), (-1, 0, 1), (-2, 0, 2)])

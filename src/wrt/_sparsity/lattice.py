@@ -8,6 +8,7 @@ the same way, by the offsets turned round, where a row has far fewer entries tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
@@ -74,27 +75,42 @@ class Lattice:
 
     def entries(self) -> tuple[Positions, Positions]:
         """(rows, columns) of everything that may be nonzero."""
-        y, x = self.structure.y, self.structure.x
-        in_y, in_x = row_major(y), row_major(x)
+        y, x, links = self.structure.y, self.structure.x, self.structure.links
+        in_y, in_x, rest = row_major(y), row_major(x), _unlinked(self.structure)
         places = np.ix_(*(np.arange(y[axis]) for axis in self.classes))
         firsts = sum((place * in_y[axis] for axis, place in zip(self.classes, places, strict=True)), np.zeros(1, np.int64))
         rows: list[Positions] = []
         columns: list[Positions] = []
+        steps = self._steps()
         for first, offsets in zip(firsts.reshape(-1).tolist(), self.offsets, strict=True):
             for offset in offsets.tolist():
-                row = np.array([first])
-                column = np.array([sum(offset[axis] * in_x[axis] for axis in _unlinked(self.structure))])
-                for link in self.structure.links:
-                    index, spots = _along(offset[link.x], y[link.y], x[link.x], link.wrap)
-                    row = (row[:, None] + index * in_y[link.y]).reshape(-1)
-                    column = (column[:, None] + spots * in_x[link.x]).reshape(-1)
-                rows.append(row)
-                columns.append(column)
+                along = [steps[link.x, offset[link.x]] for link in links]
+                rows.append(_sums(first, [index for index, _ in along]))
+                columns.append(_sums(sum(offset[axis] * in_x[axis] for axis in rest), [spots for _, spots in along]))
         return np.concatenate(rows), np.concatenate(columns)
+
+    def _steps(self) -> dict[tuple[int, int], tuple[Positions, Positions]]:
+        """For each linked axis of x and each offset along it: how far the indices of y and x that meet lead into y and x."""
+        y, x = self.structure.y, self.structure.x
+        in_y, in_x = row_major(y), row_major(x)
+        found: dict[tuple[int, int], tuple[Positions, Positions]] = {}
+        for link in self.structure.links:
+            for offset in {spot for each in self.offsets for spot in each[:, link.x].tolist()}:
+                index, spots = _along(offset, y[link.y], x[link.x], link.wrap)
+                found[link.x, offset] = index * in_y[link.y], spots * in_x[link.x]
+        return found
 
     def __str__(self) -> str:
         most = max(len(offsets) for offsets in self.offsets)
         return f"{self.structure}; {most} entries a row instead of {self.structure.volume}"
+
+
+def _sums(first: int, steps: Sequence[Positions]) -> Positions:
+    """A place plus one step of each kind, all combinations of them."""
+    found = np.array([first])
+    for each in steps:
+        found = np.add.outer(found, each)
+    return found.reshape(-1)
 
 
 def _along(offset: int, of_y: int, of_x: int, wrap: bool) -> tuple[Positions, Positions]:

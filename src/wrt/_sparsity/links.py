@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,24 +113,30 @@ def _filled(offsets: Positions) -> range:
 
 def period(link: Link, length: int, of_x: int) -> int:
     """The smallest K for which indices of y that are equal modulo K never touch the same index of x."""
-    clash = _differences(link, of_x)
-    reach = length if link.wrap else min(length, (max(clash) + 1) * link.down // link.up + 1)
-    for candidate in range(1, length):
-        gaps = (gap * link.up for gap in range(candidate, reach, candidate))
-        both = (whole for gap in gaps for whole in {gap // link.down, -(-gap // link.down)})
-        if not any((gap % of_x if link.wrap else gap) in clash for gap in both):
-            return candidate
-    return length
+    return _smallest(_meeting(link, length, of_x), length)
 
 
 def column_period(link: Link, of_x: int) -> int:
     """The smallest K for which indices of x that are equal modulo K are never touched by one row."""
-    apart = _differences(link, of_x)
-    reach = of_x if link.wrap else min(of_x, max(apart) + 1)
-    for candidate in range(1, of_x):
-        if not any(gap in apart for gap in range(candidate, reach, candidate)):
-            return candidate
-    return of_x
+    return _smallest(_differences(link, of_x), of_x)
+
+
+def _smallest(gaps: Set[int], length: int) -> int:
+    """The smallest step, up to a length, of which no multiple is among the gaps."""
+    reach = min(length, max(gaps, default=0) + 1)
+    return next((step for step in range(1, length) if gaps.isdisjoint(range(step, reach, step))), length)
+
+
+def _meeting(link: Link, length: int, of_x: int) -> set[int]:
+    """How far apart two indices of y that touch one index of x can be; where a stride leaves a rest, by either rounding."""
+    clash: Set[int] = _differences(link, of_x)
+    if link.wrap:
+        around = range(0, -(-length * link.up // link.down) + 1, of_x)
+        clash = {gap + turns for gap in clash for turns in around}
+    if link.up == link.down:
+        return {gap for gap in clash if gap > 0}
+    bases = [((gap - 1) * link.down // link.up + 1, -(-(gap + 1) * link.down // link.up)) for gap in clash if gap >= 0]
+    return {gap for first, end in bases for gap in range(max(1, first), end)}
 
 
 def _differences(link: Link, of_x: int) -> frozenset[int]:

@@ -137,3 +137,15 @@ def test_what_is_cheapest_depends_on_how_many_and_how_long() -> None:
     assert [cheapest(chain, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
     assert [cheapest(stencil, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
     assert [cheapest(layer, count) for count in (8, 64, 2000)] == ["eager", "eager", "batch"]
+
+
+def test_an_operation_without_a_batching_rule_is_no_error_to_read_about(capfd) -> None:
+    x = tf.constant(np.random.default_rng(0).normal(size=(1, 6, 6, 2)))
+    kernel = tf.constant(np.random.default_rng(1).normal(size=(3, 3, 2, 2)))
+    with wrt.record():
+        y = tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "VALID")
+    J = d(y) / d(x)
+    moved = tf.nn.depthwise_conv2d(tf.eye(72, dtype=tf.float64).numpy().reshape(72, 6, 6, 2), kernel, [1, 1, 1, 1], "VALID")
+    np.testing.assert_allclose(J.numpy().reshape(-1, 72).T, moved.numpy().reshape(72, -1), atol=1e-12)
+    assert "DepthwiseConv2d" in str(J.explain().fallbacks)  # told where one looks for it
+    assert "pfor" not in "".join(capfd.readouterr())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +132,23 @@ def traced(one: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
 def pfor_all(body: Callable[[Tensor], Any], size: int) -> Any:
     from tensorflow.python.ops.parallel_for import control_flow_ops
 
-    return control_flow_ops.pfor(body, size, fallback_to_while_loop=False)
+    with _calm():
+        return control_flow_ops.pfor(body, size, fallback_to_while_loop=False)
+
+
+@contextmanager
+def _calm() -> Iterator[None]:
+    """Where an operation has no batching rule, TensorFlow logs pages about it: to us that is an answer, not an error."""
+    here, logger = threading.get_ident(), tf.get_logger()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != here or "parallel_for" not in record.pathname
+
+    logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(of_others)
 
 
 # ---------------------------------------------------------------- stepping aside

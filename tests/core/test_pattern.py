@@ -1,8 +1,9 @@
 """Slots of passes and their places in the Jacobian: in equal steps where it is made of blocks, one by one elsewhere."""
 
 import numpy as np
+import pytest
 
-from wrt._core.pattern import Compression, compress
+from wrt._core.pattern import Compression, compress, listed
 
 
 def tokens(t: int = 3, a: int = 2, b: int = 4) -> Compression:
@@ -36,3 +37,13 @@ def test_a_reversed_axis_is_not_laid():
 def test_a_band_does_not():
     rows, columns = np.nonzero(np.abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 1)
     assert compress(rows, columns, np.arange(9) % 3, (9, 9)).strides is None
+
+
+@pytest.mark.parametrize("spot", [0, 1, 7, 8, 23, 40, 98, 99])
+def test_one_owner_out_of_line_is_enough(spot):
+    """Also one that a look at the edges does not show."""
+    owner = np.arange(100)[None, :]
+    assert listed(owner, np.zeros(100, dtype=int), (100, 100), "pull").strides == (0, (0, 101))
+    wrong = owner.copy()
+    wrong[0, spot] = (spot + 50) % 100
+    assert listed(wrong, np.zeros(100, dtype=int), (100, 100), "pull").strides is None

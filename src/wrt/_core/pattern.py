@@ -13,10 +13,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.index import Positions, Shape
+from wrt._core.index import Positions, Shape, row_major
 
 Way = Literal["pull", "push"]
 NOBODY = -1
+EDGE = 8  # numbers along the edge of a table that are looked at before all of them are
 
 Tables = tuple[Positions, ...]
 """Arrays that broadcast to one shape; their sum is meant."""
@@ -96,16 +97,20 @@ class Compression:
 
         None where steps along an axis differ or lead back: such slots have to be placed one by one.
         """
-        start, steps = 0, np.zeros(len(self.box), dtype=np.int64)
+        if any(_uneven(owner) for owner in self.owners):
+            return None
         of_line, of_spot = (self.shape[1], 1) if self.way == "pull" else (1, self.shape[1])
-        for table, scale in (*((owner, of_line) for owner in self.owners), (self.along, of_spot)):
-            start += int(table.flat[0]) * scale
-            for axis in range(table.ndim):
-                apart = _apart(table, axis)
+        read = self.box[len(self.lines) :]
+        along = [step * of_spot if length > 1 else 0 for step, length in zip(row_major(read), read, strict=True)]
+        start, steps = 0, [0] * len(self.lines) + along
+        for owner in self.owners:
+            start += int(owner.flat[0]) * of_line
+            for axis in range(owner.ndim):
+                apart = _apart(owner, axis)
                 if apart is None:
                     return None
-                steps[axis] += apart * scale
-        return None if steps.min(initial=0) < 0 else (start, tuple(steps.tolist()))
+                steps[axis] += apart * of_line
+        return None if min(steps, default=0) < 0 else (start, tuple(steps))
 
     @property
     def entries(self) -> int:
@@ -118,6 +123,17 @@ class Compression:
         places = _total(self.places, self.box)
         slots = np.delete(np.arange(len(places)), self.free)
         return slots, places[slots]
+
+
+def _uneven(table: Positions) -> bool:
+    """Whether a few numbers along the edges of a table, side by side and far apart, show that steps differ."""
+    for axis, length in enumerate(table.shape):
+        edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
+        far = max(1, length // EDGE)
+        near, apart = np.diff(edge[:EDGE]), np.diff(edge[::far])
+        if len(near) and not ((near == near[0]).all() and (apart == near[0] * far).all()):
+            return True
+    return False
 
 
 def _apart(table: Positions, axis: int) -> int | None:

@@ -79,7 +79,7 @@ class Side:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        return tuple(part.value for part in self.parts)
+        return tuple([part.value for part in self.parts])
 
     @property
     def name(self) -> str:

@@ -227,12 +227,12 @@ def diagonal(ask: Ask, report: Report) -> Array:
             "ask for elements of both sides that match, for example d(y)[:n] / d(x)[:n]",
         )
     arrays = ask.y.record.backend.arrays
-    if execute.is_identity(ask):
-        same.note(report)
-        return arrays.reshape(same.diagonal(ask), ask.rows.shape)
     found = in_fewer_passes(ask, report)
     if found is not None:
         return arrays.reshape(found.diagonal(), ask.rows.shape)
+    if execute.is_identity(ask):
+        same.note(report)
+        return arrays.reshape(same.diagonal(ask), ask.rows.shape)
     kept = []
     for rows, block in _row_blocks(ask, report):
         count = arrays.shape(block)[0]
@@ -245,15 +245,15 @@ def diagonal(ask: Ask, report: Report) -> Array:
 
 def sparse(ask: Ask, report: Report) -> csr_array:
     """The nonzeros: from rows swept together where a structure shows, otherwise chunk by chunk."""
-    from scipy.sparse import csr_array, vstack
-
-    arrays = ask.y.record.backend.arrays
-    if execute.is_identity(ask):
-        same.note(report)
-        return same.sparse(ask)
     found = in_fewer_passes(ask, report)
     if isinstance(found, Passes):
         return found.sparse()
+    if execute.is_identity(ask):
+        same.note(report)
+        return same.sparse(ask)
+    from scipy.sparse import csr_array, vstack
+
+    arrays = ask.y.record.backend.arrays
     if found is not None:
         return csr_array(arrays.numpy(found.dense()))
     if answer_bytes(ask) < SMALL:

@@ -25,7 +25,8 @@ def by_rows(plan: Compressed) -> tuple[Positions, csr_array]:
 
         slots, places = plan.compression.flat
         shape = plan.compression.shape
-        found = coo_array((slots, np.divmod(places, shape[1])), shape=shape).tocsr()
+        index = np.int32 if max(*shape, len(slots)) < 2**31 else np.int64  # as scipy's solvers take it, without a copy
+        found = coo_array((slots, [each.astype(index) for each in np.divmod(places, shape[1])]), shape=shape).tocsr()
         found.sort_indices()
         plan.kept["rows"] = found.data, found
     order, whole = plan.kept["rows"]
@@ -37,7 +38,7 @@ def filled(plan: Compressed, flat: Numbers) -> csr_array:
     order, whole = by_rows(plan)
     alive, dead, pattern = plan.kept.get("alive", (order, order[:0], whole))
     values = flat.take(alive)
-    if np.count_nonzero(values) == len(values) and not np.count_nonzero(flat.take(dead)):
+    if values.all() and not flat.take(dead).any():
         return like(pattern, values)
     values = flat.take(order)
     there = values != 0

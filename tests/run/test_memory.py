@@ -11,6 +11,7 @@ import torch
 import wrt
 from wrt import d
 from wrt._core import room
+from wrt._planner import warm
 from wrt._run import memory
 from wrt._run.chunk import chunk_bytes, chunk_size
 from wrt.errors import TooLarge
@@ -94,6 +95,25 @@ def test_one_look_at_the_memory_serves_a_question_and_a_later_answer_looks_anew(
     free_is(monkeypatch, int(66 * 2**20 / 0.9))  # less than the 67.3 MiB of the answer
     with pytest.raises(TooLarge, match=r"66\.0 MiB are free"):
         J.value
+
+
+def test_a_known_question_is_looked_at_again_when_less_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def may_exceed(ask: object, limit: int) -> bool:
+        looks.append(limit)
+        return False
+
+    monkeypatch.setattr(memory, "may_exceed", may_exceed)
+    x = torch.linspace(0, 1, 4200).requires_grad_()
+    y = x.roll(1) * x
+    for count in (2**40, 2**40, 2**41, 2**39, 2**40):
+        monkeypatch.setattr(memory, "free_for", lambda ask, anew, count=count: count)
+        _ = (d(y) / d(x)).value
+    assert looks == [2**40, 2**39]
+    warm.forget()
+    _ = (d(y) / d(x)).value
+    assert len(looks) == 3
 
 
 def test_a_hidden_tensor_that_dwarfs_both_ends_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from wrt._core.index import Elements, Shape
@@ -17,6 +18,8 @@ class Ask:
     x: Side
     free: int | None = field(default=None, init=False)
     """Bytes that were free for the answer when somebody looked: asking a GPU takes as long as starting ten operations."""
+    key: Hashable = field(default=None, init=False)
+    """What its plan is remembered by, once somebody needed it."""
 
     @property
     def m(self) -> int:

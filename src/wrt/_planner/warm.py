@@ -20,6 +20,12 @@ _PLANS: OrderedDict[Hashable, Plan] = OrderedDict()
 
 def key_of(ask: Ask) -> Hashable:
     """What two questions must share to share a plan, and what it keeps: numbers of a type, on a device."""
+    if ask.key is None:
+        ask.key = _key(ask)
+    return ask.key
+
+
+def _key(ask: Ask) -> Hashable:
     y, record = ask.y, ask.y.record
     signature = getattr(record, "signature", None)
     return (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from wrt._core.ask import Ask
 from wrt._core.value import Value
+from wrt._planner import warm
 from wrt._run.budget import SMALL, answer_bytes, free, free_for
 from wrt._run.options import current
 from wrt._run.peak import may_exceed, peak_bytes
@@ -14,6 +16,9 @@ from wrt.errors import TooLarge, WrtError
 
 __all__ = ["SMALL", "Growing", "answer_bytes", "fits", "free", "peak_bytes", "refuse_bytes", "refuse_too_large",
            "system_refusals", "words"]  # fmt: skip
+
+_ENOUGH: dict[Hashable, int] = {}
+"""Free bytes that were found to be enough for a question whose plan is remembered: looking takes longer than some answers."""
 
 WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
 
@@ -26,10 +31,16 @@ def refuse_too_large(ask: Ask) -> None:
         return refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
     limit = free_for(ask, anew=True)
     _hold_to(limit, needed, what, WAYS_OUT)
+    key = warm.key_of(ask)
+    if warm.recall(key) is not None and limit >= _ENOUGH.get(key, math.inf):
+        return
     peak = peak_bytes(ask) if may_exceed(ask, limit) else 0
     if peak > limit:
         where = f"about {words(peak)} at the peak of computing it, {words(limit)} are free"
         raise TooLarge(f"{what}: {words(needed)}", where, WAYS_OUT)
+    if len(_ENOUGH) >= warm.MOST:
+        _ENOUGH.clear()
+    _ENOUGH[key] = limit
 
 
 def refuse_bytes(needed: int, like: Value, what: str, write: str) -> None:

@@ -44,11 +44,12 @@ class Later:
     Once `compiled` it stays so: the same numbers give the same answer from then on.
     """
 
-    __slots__ = ("_alone", "_jitted", "_static", "compiled", "heat")
+    __slots__ = ("_alone", "_function", "_made", "_static", "compiled", "heat")
 
     def __init__(self, function: Callable[..., Any], heat: Heat | None = None, static: tuple[int, ...] = ()) -> None:
-        self._jitted = jax.jit(function, static_argnums=static)
+        self._function = function
         self._static = static
+        self._made: Any = None
         self._alone = heat is None
         self.heat = heat or Heat()
         self.compiled = False
@@ -59,6 +60,13 @@ class Later:
             self.compiled = True
             return self._jitted(*given)
         return found
+
+    @property
+    def _jitted(self) -> Any:
+        """Made when it is first needed: the first answers may do without."""
+        if self._made is None:
+            self._made = jax.jit(self._function, static_argnums=self._static)
+        return self._made
 
     def bound(self, *given: Any) -> Callable[[], Any]:
         """The compiled program and what it is given, as one call of JAX's own."""

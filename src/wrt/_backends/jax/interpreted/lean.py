@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wrt._backends.jax.interpreted import slopes
-from wrt._backends.jax.interpreted.evaluate import PER_NUMBER, RULES
+from wrt._backends.jax.interpreted.evaluate import PER_NUMBER, RULES, moved
 from wrt._backends.jax.kinds import LINEAR, Marked, NoRule, folded
 from wrt._backends.jax.kinds import RULES as BACK
 from wrt._core.pattern import Way
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Array = Any
 Numbers = dict[Any, Array]
 
+LAID_OUT = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})
 TRACED = 1e-3  # seconds that JAX takes to trace the derivative of one operation, about
 STEP = 2.0**-17  # of a difference: the third derivative counts by its square, roundoff of doubles by its inverse
 
@@ -64,8 +65,22 @@ def lean(ops: Sequence[Op], y: Var, x: Var, value: Callable[[Var], Any], lines: 
     numbers = lines * sum(math.prod(v.aval.shape) for v in made)
     if numbers * 2 * PER_NUMBER > len(ops) * TRACED:
         return None
-    given = {v: np.asarray(value(v)) for op in ops for v in op.inputs if v not in made}
+    given: Numbers = {}
+    for var in (v for op in ops for v in op.inputs if v not in made):
+        _read(var, value, given)
     return Lean(ops, y, x, given)
+
+
+def _read(var: Var, value: Callable[[Var], Any], known: Numbers) -> Array:
+    """A number of the run; a constant that is only laid out anew is not sent to a device and back."""
+    if var not in known:
+        op = var.op
+        laid = None
+        if op is not None and op.name in LAID_OUT:
+            given = [_read(v, value, known) for v in op.inputs]
+            laid = moved(op.primitive, op.params, given, [v.aval for v in op.outputs])
+        known[var] = np.asarray(value(var)) if laid is None else laid[0]
+    return known[var]
 
 
 def _has_rule(op: Op) -> bool:

@@ -276,3 +276,20 @@ def test_reverse_mode_does_not_make_up_a_nan() -> None:
     with wrt.record():
         y = tf.sqrt(x)
     assert (d(y)[1] / d(x)).numpy().tolist() == [0.0, 0.5]
+
+
+def test_a_guess_with_more_axes_than_tensorflow_can_select_along() -> None:
+    x = tensor(2, 6, 6, 3)
+    with wrt.record():
+        y = tf.reshape(x, [-1, 4])
+    assert np.array_equal((d(y) / d(x)).numpy().reshape(216, 216), np.eye(216))
+
+
+def test_a_guess_where_y_is_less_precise_than_x() -> None:
+    x = tensor(2, 6, 6, 3)
+    with wrt.record():
+        y = tf.image.resize(x, [4, 9])  # gives float32, whatever it is given
+    J = d(y) / d(x)
+    moved = tf.image.resize(tf.reshape(tf.eye(216), [432, 6, 6, 3]), [4, 9])
+    assert J.value.dtype == tf.float64
+    assert np.allclose(J.numpy().reshape(216, 216).T, moved.numpy().reshape(216, 216), atol=1e-6)

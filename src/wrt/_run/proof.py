@@ -63,7 +63,8 @@ def _looked_at(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Cer
     """By the arrays of the backend, wherever they live, and whatever is in them."""
     arrays, compression = ask.y.record.backend.arrays, plan.compression
     boxed = arrays.reshape(found, compression.box)
-    weighted = arrays.reshape(_weights(ask, plan) * boxed, (compression.passes, compression.width))
+    weights = arrays.cast_like(_weights(ask, plan), boxed)  # what is pushed has y's precision
+    weighted = arrays.reshape(weights * boxed, (compression.passes, compression.width))
     nobodys = plan.kept["free"]
     stray = None if nobodys is None else arrays.only(boxed, nobodys)
     got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))

@@ -120,7 +120,8 @@ class TensorFlowArrays:
 
     @unseen
     def only(self, array: Tensor, mask: Tensor) -> Tensor:
-        return tf.where(mask, array, tf.zeros_like(array))
+        flat = tf.reshape(array, (-1,))  # TensorFlow selects along eight axes at most
+        return tf.where(tf.reshape(mask, (-1,)), flat, tf.zeros_like(flat))
 
     @unseen
     def gather(self, array: Tensor, index: Tensor) -> Tensor:

@@ -4,10 +4,12 @@
 
 Cold is the first answer there is, from the bare function: recording, planning and compiling count, and so do detection
 and coloring of asdex. sparsejac detects nothing: it is handed the true pattern, for free. Warm is the next answer; rivals
-run forward again, wrt has the run recorded ("warm") or records it again ("anew"); everybody was asked often enough before
-that nothing is left to compile. What depends on weights and seeds alone is done once by both: XLA folds constants of asdex's,
-wrt keeps it between the halves of a program. The clock is the time of all threads of the process, the median of several
-turns of some calls each: of a single call it tells little, since another thread does the work. Losses are printed like wins.
+run forward again, wrt has the run recorded ("wrt"), records it again ("run anew"), or runs forward again as they do:
+"function" is `J.function()` called at a point, proven at each call; "jit(function)" the same inside `jit`, where nobody can
+prove anything. Everybody was asked often enough before that nothing is left to compile. What depends on weights and seeds
+alone is done once by both: XLA folds constants, wrt keeps it between the halves of a program. The clock is the time of all
+threads of the process, the median of several turns of some calls each: of a single call it tells little, since another
+thread does the work. Losses are printed like wins.
 """
 
 from __future__ import annotations
@@ -180,7 +182,13 @@ def measure(problem: Problem, rounds: int) -> Row:
     }
     if problem.sparse:
         ready["wrt, sparse"] = lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).sparse().data
-    makers: dict[str, Callable[[], Network]] = {"jit(jacrev)": lambda: jax.jit(jax.jacrev(f))}
+    function = J.function()
+    makers: dict[str, Callable[[], Network]] = {"wrt, function": lambda: function}
+    makers["wrt, jit(function)"] = lambda: jax.jit(function)
+    if problem.sparse:
+        makers["wrt, function, sparse"] = lambda: function.sparse
+        makers["wrt, jit(function), sparse"] = lambda: jax.jit(function.sparse)
+    makers["jit(jacrev)"] = lambda: jax.jit(jax.jacrev(f))
     makers["jit(jacfwd)"] = lambda: jax.jit(jax.jacfwd(f))
     makers["asdex"] = lambda: asdex_ready(f, x, "dense")
     if problem.sparse:
@@ -235,10 +243,12 @@ def show(row: Row) -> None:
     if "asdex" in row.cold:
         words.append(f"cold {row.cold['asdex'] / row.cold['wrt']:.1f}x faster than asdex")
     if "asdex" in row.warm:
-        words.append(f"warm {row.warm['asdex'] / row.warm['wrt']:.2f}x")
+        for ours in ("wrt", "wrt, function", "wrt, jit(function)"):
+            words.append(f"{ours} warm {row.warm['asdex'] / row.warm[ours]:.2f}x")
     if "asdex, sparse" in row.warm:
         words.append(f"sparse cold {row.cold['asdex, sparse'] / row.cold['wrt, sparse']:.1f}x")
-        words.append(f"sparse warm {row.warm['asdex, sparse'] / row.warm['wrt, sparse']:.2f}x")
+        for ours in ("wrt", "wrt, function", "wrt, jit(function)"):
+            words.append(f"{ours}, sparse warm {row.warm['asdex, sparse'] / row.warm[f'{ours}, sparse']:.2f}x")
     print("    " + ", ".join(words), flush=True)
 
 

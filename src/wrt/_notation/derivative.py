@@ -14,6 +14,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side, Value
 from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
+from wrt._notation.linear_map import LinearMap
 from wrt._notation.operands import no_operand
 from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
@@ -29,13 +30,10 @@ if TYPE_CHECKING:
 
     from wrt._core.finding import Finding, Findings
     from wrt._operators.check import Checked
-    from wrt._operators.estimates import Estimate
-    from wrt._operators.gram import Gram
-    from wrt._operators.spectrum import Spectrum
-    from wrt._operators.steps import Solved
+    from wrt._run.function import Function
 
 
-class Derivative:
+class Derivative(LinearMap):
     """`d(y)[i] / d(x)[j]`: lazy, exact, indexable, a linear operator.
 
     The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` or `u @ J`, take `J.value`.
@@ -252,6 +250,19 @@ class Derivative:
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    def function(self) -> Function:
+        """This derivative at any point, as a function of what the recorded one was given; JAX alone, also inside `jit`."""
+        from wrt._run.function import as_function
+
+        if self.order > 1 or self._entries is not None or self._transposed:
+            raise WrongShape(
+                "only a first derivative as it is can be had as a function",
+                f"this one is of order {self.order}" if self.order > 1 else "this one is transposed, or picked entry by entry",
+                "take (d(y) / d(x)).function(), and transpose, index or differentiate what it returns",
+            )
+        with getattr(self._y.record, "outside", nullcontext)():
+            return as_function(self.ask)
+
     # ---------------------------------------------------------------- a linear operator
 
     def __matmul__(self, v: Any) -> Any:
@@ -289,50 +300,6 @@ class Derivative:
         else:
             matrix = products.sparse(self._operator(), self._note())
         return matrix.T.tocsr() if self._transposed else matrix
-
-    def operator(self) -> Any:
-        """As scipy's `LinearOperator`, flattened y by flattened x: one pass a product, one batch for a block of them."""
-        from wrt._operators import asked
-
-        return asked.operator(self._operator(), self._note(), transposed=self._transposed)
-
-    def gram(self) -> Gram:
-        """JᵀJ, lazily; `J.T.gram()` is JJᵀ. One pass for each line of J's shorter side."""
-        from wrt._operators import asked
-
-        return asked.gram(self._operator(), self._at_hand, transposed=self._transposed)
-
-    def block_diagonal(self, *, y_axis: int = 0, x_axis: int = 0) -> Any:
-        """The blocks dy[b]/dx[b] of a batch, (b, rest of y, rest of x); samples that do not mix share their passes."""
-        from wrt._operators import asked
-
-        axes = (y_axis, x_axis)
-        return asked.block_diagonal(self._operator(), self._note(), axes, transposed=self._transposed)
-
-    def singular_values(self, k: int = 1, *, tolerance: float | None = None) -> Spectrum:
-        """The k largest singular values with bounds and vectors; J is never formed."""
-        from wrt._operators import asked
-
-        return asked.singular_values(self._operator(), self._note(), k, tolerance, transposed=self._transposed)
-
-    def estimate_trace(self, *, passes: int = 64) -> Estimate:
-        """The trace of a square J from random probes (Hutch++), with its standard error."""
-        from wrt._operators import asked
-
-        return asked.estimate_trace(self._operator(), self._note(), passes)
-
-    def estimate_diagonal(self, *, passes: int = 64) -> Estimate:
-        """The diagonal of a square J from random probes, each entry with its standard error."""
-        from wrt._operators import asked
-
-        return asked.estimate_diagonal(self._operator(), self._note(), passes)
-
-    def solve(self, b: Any, *, damping: float = 0.0, tolerance: float | None = None, most: int | None = None) -> Solved:
-        """The s of least ‖J s - b‖² + damping² ‖s‖², matrix-free: a Newton or Gauss-Newton step."""
-        from wrt._operators import asked
-
-        wanted = {"damping": damping, "tolerance": tolerance, "most": most}
-        return asked.solve(self._operator(), self._note(), b, wanted, transposed=self._transposed)
 
     def _at_hand(self) -> Any:
         """All of J, where it is computed already or a pass shared by a tree gives it."""

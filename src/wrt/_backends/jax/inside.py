@@ -24,6 +24,7 @@ class Inside:
     def __init__(self, record: JaxRecord) -> None:
         self.record = record
         self.counted: list[Op] = []
+        self.decided: list[Op] = []  # replaced by what they did, which their numbers decided
         self._waiting: dict[Var, tuple[Loop, int, Any]] = {}
 
     def emitted(self, op: Op) -> None:
@@ -53,11 +54,13 @@ class Inside:
 
     def _take_branch(self, op: Op) -> None:
         branch = op.params["branches"][int(self.record.program.value(op.inputs[0]))]
+        self.decided.append(op)
         opened: list[dict[Any, Var]] = []
         substitute(self.record, op, lambda _, *given: open_jaxpr(self.record, branch, given, op.source, opened))
         self.record.naming.inlined(branch.jaxpr, opened[0])
 
     def _count(self, op: Op) -> Op | None:
+        self.decided.append(op)
         loop = counted(self.record, op)
         if loop is not None:
             self.counted.append(loop)

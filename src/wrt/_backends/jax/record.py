@@ -13,6 +13,7 @@ import numpy as np
 from wrt._backends.jax import compat, cuts
 from wrt._backends.jax.bare import BareRecord
 from wrt._backends.jax.block import Row
+from wrt._backends.jax.elsewhere import Elsewhere
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.inside import Inside
@@ -68,6 +69,8 @@ class JaxRecord:
             given, words = jax.tree.map(self._stand_in, (args, kwargs))
             f = jax.tree.map(self._stand_in, f) if _holds_arrays(f) else f
         self.inputs, self.keywords = list(self._as_values(given)), dict(self._as_values(words))
+        went_in = jax.tree.leaves((self.inputs, self.keywords))
+        self.recorder.given = frozenset(value.key for value in went_in if isinstance(value, Value))
         self.recorder.on_inlined = self.naming.inlined
         self.recorder.on_emitted = self.inside.emitted
         models = [f, *given, *words.values()]
@@ -285,6 +288,10 @@ class JaxRecord:
             self._asked_before.clear()  # these may hold what was just dropped
             self._rows.clear()
         return found
+
+    def elsewhere(self, y: Value, x: Value) -> Elsewhere:
+        """The same operations on other numbers."""
+        return Elsewhere(self, y, x)
 
     def glance(self, y: Value) -> int | None:
         """How many operations led to y, for the planner; None where they are many or heavy."""

@@ -91,6 +91,8 @@ class Recorder(compat.Trace):
         self.program = program
         self.left: list[Left] = []
         self.constants: dict[int, tuple[Any, Var]] = {}
+        self.given: frozenset[Var] = frozenset()
+        self.closed_over: set[Var] = set()  # of what was given: the function reaches it in another way too
         self.on_inlined: Callable[[Any, dict[Any, Var]], None] | None = None
         self.on_emitted: Callable[[Op], None] | None = None
         self.open = True
@@ -113,6 +115,8 @@ class Recorder(compat.Trace):
         known = self.constants.get(id(thing))
         if known is None:
             known = self.constants[id(thing)] = (thing, self.program.leaf(thing))
+        elif known[1] in self.given:
+            self.closed_over.add(known[1])
         return known[1]
 
     def asked(self, var: Var, how: str) -> Any:

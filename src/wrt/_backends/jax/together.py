@@ -152,7 +152,7 @@ def _again(template: Template, way: Way, entries: Only | None, dense: Shape | No
 
     def sweep(*given: Any) -> Array:
         lines, _ = _sweep(template, way, *given)
-        return lines if entries is None else _picked(lines, entries.thing, dense)
+        return lines if entries is None else picked(lines, entries.thing, dense)
 
     return InHalves(sweep, OTHER, ONE, NEITHER)
 
@@ -171,7 +171,7 @@ def _sweep(
     return lines, None if probe is None else adjoint(pull, probe)[0]
 
 
-def _picked(lines: Array, entries: Entries, dense: Shape | None) -> Array:
+def picked(lines: Array, entries: Entries, dense: Shape | None) -> Array:
     """The entries, or zeros with every entry where it belongs."""
     slots, places = entries
     flat = jax.lax.optimization_barrier(lines).reshape(-1)  # or a product is computed entry by entry

@@ -1,0 +1,205 @@
+"""The stretch of a run that a question is about, as a function of what the run was given.
+
+The recorded operations lead to y from other numbers of the same shapes too, as long as Python took no decision by numbers
+that would be others then. So lines can be swept at any point, and inside of `jit`, `vmap` and `grad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.experimental.sparse import BCOO
+
+from wrt._backends.jax import compat, reach
+from wrt._backends.jax.kinds import Marks, NoRule
+from wrt._backends.jax.program import Op, Var, ancestors
+from wrt._backends.jax.segment import adjoint
+from wrt._backends.jax.together import picked
+from wrt._core.index import Positions
+from wrt._core.lines import Lines
+from wrt._core.pattern import Way
+from wrt._core.value import Value
+from wrt.errors import EngineRefused, WrongShape
+
+if TYPE_CHECKING:
+    from wrt._backends.jax.record import JaxRecord
+
+Array = Any
+
+
+class Elsewhere:
+    """y with respect to one x, at other points than that of the run."""
+
+    def __init__(self, record: JaxRecord, y: Value, x: Value) -> None:
+        self._linear = record.linear(y, (x,))
+        self._value = record.program.value
+        self._went_in, self._structure = jax.tree.flatten((record.inputs, record.keywords))
+        self._given: list[Var] = list(dict.fromkeys(v.key for v in self._went_in if isinstance(v, Value)))
+        self._moving = _moving(record.program.ops, self._given)
+        _refuse_decisions(record, self._moving)
+        wanted = (x.key, *self._linear.segment.others)
+        self._before = [op for op in _leading_to(wanted) if not self._moving.isdisjoint(op.outputs)]
+        self.connected = bool(self._linear.live)
+        self.operations = len(self._linear.ops)
+        self.batches_hold = reach.batches_hold(self._linear.ops)
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
+        """The arrays that were given, in the order of those of the run; refused where they are not like those."""
+        found, structure = jax.tree.flatten((list(args), kwargs))
+        if structure != self._structure:
+            raise _unlike(f"{structure.num_leaves} leaves in other containers than the {self._structure.num_leaves} of the run")
+        taken: dict[Var, Array] = {}
+        for leaf, before in zip(found, self._went_in, strict=True):
+            if not isinstance(before, Value):
+                if leaf is not before and leaf != before:
+                    raise _unlike(f"{leaf!r} where the run had {before!r}, which is part of its program")
+                continue
+            aval = before.key.aval
+            if np.shape(leaf) != aval.shape or not (isinstance(leaf, float) or leaf.dtype == aval.dtype):
+                raise _unlike(f"{compat.aval_of(leaf).str_short()} where the run had {aval.str_short()}")
+            if taken.setdefault(before.key, leaf) is not leaf:
+                raise _unlike("two arrays where the run had one array twice")
+        return list(taken.values())
+
+    @staticmethod
+    def followed(leaves: Iterable[Array]) -> bool:
+        """Whether this is itself being transformed: there are no numbers to look at."""
+        return compat.transforming() or any(isinstance(leaf, compat.Tracer) for leaf in leaves)
+
+    def reach(self, rows: Positions) -> Marks | None:
+        """(rows, n): where these rows can be nonzero, at whatever point; None where not every operation tells."""
+
+        def fixed(var: Var) -> Any:
+            if var in self._moving:
+                raise NoRule("an index that depends on what is given")
+            return self._value(var)
+
+        return reach.reach(self._linear.ops, self._linear.y.key, self._linear.xs[0].key, rows, fixed)
+
+    def takes(self, way: Way) -> bool:
+        """Whether JAX has a derivative this way for every operation."""
+        along = self._along(way)
+        given = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in self._given]
+        try:
+            jax.eval_shape(partial(self._swept, way, jnp.zeros((1, *along.shape), along.dtype)), given)
+        except Exception:
+            return False
+        return True
+
+    def compiled(self, lines: Lines, dense: bool, *, proven: bool) -> Callable[[Sequence[Array]], Any]:
+        return jax.jit(partial(self.proven if proven else self.answer, lines, dense))
+
+    @staticmethod
+    def sparse(values: Array, places: npt.NDArray[np.int64], shape: tuple[int, int]) -> BCOO:
+        return BCOO((values, places), shape=shape, indices_sorted=True, unique_indices=True)
+
+    def answer(self, lines: Lines, dense: bool, leaves: Sequence[Array]) -> Array:
+        """All of it, or its owned entries one after the other."""
+        return _read(lines, dense, self._swept(lines.way, self._seeds(lines), leaves))
+
+    def proven(self, lines: Lines, dense: bool, leaves: Sequence[Array]) -> tuple[Array, Array]:
+        """The same; and how far the probe is off, how large what it sums up is, and the largest number that nobody owns."""
+        along = self._along(lines.way)
+        probe = jnp.asarray(lines.probe, along.dtype).reshape(1, *along.shape)
+        if self.batches_hold:
+            swept = self._swept(lines.way, jnp.concatenate([self._seeds(lines), probe]), leaves)
+            swept, said = swept[:-1], swept[-1]
+        else:
+            swept = self._swept(lines.way, self._seeds(lines), leaves)
+            said = self._swept(lines.way, probe, leaves, batched=False)[0]
+        weights = lines.weights.astype(swept.dtype)
+        weighted = weights * swept
+        stray = jnp.where(weights == 0, jnp.abs(swept), 0).max()
+        size = jnp.maximum(jnp.abs(weighted).sum(0).max(), jnp.abs(said).max())
+        return _read(lines, dense, swept), jnp.stack([jnp.abs(weighted.sum(0) - said).max(), size, stray])
+
+    def _along(self, way: Way) -> Value:
+        return self._linear.y if way == "pull" else self._linear.xs[0]
+
+    def _seeds(self, lines: Lines) -> Array:
+        """Made where they are needed, from a few whole numbers: written out, they could be as large as the answer."""
+        along = self._along(lines.way)
+        ones = jnp.asarray(lines.labels)[None] == jnp.asarray(lines.wanted)[:, None]
+        return ones.astype(along.dtype).reshape(-1, *along.shape)
+
+    def _swept(self, way: Way, seeds: Array, leaves: Sequence[Array], *, batched: bool = True) -> Array:
+        """(lines, width)."""
+        x, others = self._numbers(leaves)
+        y = partial(self._linear.segment.template, others=others)
+        pull = jax.vjp(lambda x: y([x]), x)[1] if way == "pull" else None
+
+        def line(seed: Array) -> Array:
+            found = adjoint(pull, seed)[0] if pull is not None else jax.jvp(lambda x: y([x]), (x,), (seed,))[1]
+            return found.astype(x.dtype).reshape(-1)
+
+        return jax.vmap(line)(seeds) if batched else line(seeds[0])[None]
+
+    def _numbers(self, leaves: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """x, and everything else that its way to y needs, from what was given."""
+        given = zip(self._given, leaves, strict=True)
+        arrays: dict[Var, Array] = {var: jnp.asarray(leaf, var.aval.dtype) for var, leaf in given}
+
+        def of(var: Var) -> Array:
+            return arrays[var] if var in self._moving else self._value(var)
+
+        for op in self._before:
+            arrays.update(zip(op.outputs, op.apply([of(v) for v in op.inputs]), strict=True))
+        return of(self._linear.xs[0].key), [of(v) for v in self._linear.segment.others]
+
+
+def _read(lines: Lines, dense: bool, swept: Array) -> Array:
+    if lines.entries is not None:
+        return picked(swept, lines.entries, lines.shape if dense else None)
+    kept = swept if lines.across is None else swept[:, lines.across]
+    return (kept if lines.way == "pull" else kept.T).reshape(lines.shape)
+
+
+def _moving(ops: Iterable[Op], given: Iterable[Var]) -> set[Var]:
+    """Everything that is computed from what was given."""
+    found = set(given)
+    for op in ops:
+        if not found.isdisjoint(op.inputs):
+            found.update(op.outputs)
+    return found
+
+
+def _leading_to(wanted: Iterable[Var]) -> list[Op]:
+    ops = {id(op): op for var in wanted for op in ancestors(var)}
+    return sorted(ops.values(), key=lambda op: op.number)
+
+
+def _refuse_decisions(record: JaxRecord, moving: set[Var]) -> None:
+    for left in record.recorder.left:
+        if left.var in moving:
+            raise _another_way("Python looked at a number", left.where)
+    for op in record.inside.decided:
+        if not moving.isdisjoint(op.inputs):
+            raise _another_way(f"a `{op.name}` was laid open as it ran", op.where)
+    if not moving.isdisjoint(record.recorder.closed_over):
+        raise EngineRefused(
+            "an array was given to f, and f closes over it as well",
+            "in the recording the two are one array; at another point only one of them would change",
+            "let f use its argument alone, and record it again",
+        )
+
+
+def _another_way(what: str, where: Any) -> EngineRefused:
+    return EngineRefused(
+        "this run is no function of what it was given",
+        f"{what}{f' at {where}' if where else ''}: other numbers may go another way",
+        "record at the other point, t = wrt.trace(f, x), and ask there",
+    )
+
+
+def _unlike(what: str) -> WrongShape:
+    return WrongShape(
+        "these arguments are not like those that were recorded",
+        f"there is {what}",
+        "call it with all arguments of the recorded function, in the same shapes and types, or record anew",
+    )

@@ -20,6 +20,7 @@ class Ask:
     """Bytes that were free for the answer when somebody looked: asking a GPU takes as long as starting ten operations."""
     key: Hashable = field(default=None, init=False)
     """What its plan is remembered by, once somebody needed it."""
+    _accelerated: bool | None = field(default=None, init=False)
 
     @property
     def m(self) -> int:
@@ -32,8 +33,10 @@ class Ask:
     @property
     def accelerated(self) -> bool:
         """Whether sweeps run on a device that wants large batches, told what to do by a host that does not wait for it."""
-        known = getattr(self.y.record.backend.arrays, "accelerated", None)
-        return known is not None and bool(known(self.y))
+        if self._accelerated is None:
+            known = getattr(self.y.record.backend.arrays, "accelerated", None)
+            self._accelerated = known is not None and bool(known(self.y))
+        return self._accelerated
 
     @property
     def shape(self) -> Shape:

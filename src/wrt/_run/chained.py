@@ -11,17 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
-from wrt._core.index import Elements
+from wrt._core.index import Elements, Positions
 from wrt._core.plan import Chain, Compressed, Stretch
 from wrt._core.protocol import Array, Linear
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
 from wrt._planner import cost
 from wrt._planner.choose import choose
-from wrt._planner.strategies.chain import GAIN, stretches
+from wrt._planner.strategies.chain import GAIN, prices_of, stretches
 from wrt._planner.strategies.structured import structured
 from wrt._run.blocks import Blocks, add, dense, from_passes, full, layout, multiplied
 from wrt._run.certify import certify, compare, probe_of
@@ -30,7 +31,7 @@ from wrt._run.direct import Swept
 from wrt._run.sweeps import Sweeps
 from wrt._run.tally import IN_THE_BATCH
 
-CALL = 2**21  # bytes of the widest tensor in one call
+CALL = 2**22  # bytes of the widest tensor in one call: measured best from 4 to 8 MB
 FEWER = 3  # times fewer passes than rows that a structured stretch must take
 
 
@@ -40,12 +41,12 @@ def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
     if not tensors:
         return None
     found: list[Stretch] = []
-    for part in _parts(ask, flow, tensors):
+    prices = prices_of(flow, tensors)
+    for part, each in zip(_parts(ask, flow, tensors), prices, strict=True):
         # where no stretch before it mixes everything, the last one does: its branches are looked at, not its samples
         mixes = len(found) == len(tensors) and all(stretch.structured for stretch in found)
-        found.append(_planned(part, report, ask.m, split=True, mixes=mixes))
-    each = cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
-    if sum(stretch.seconds for stretch in found) > GAIN * ask.m * each:
+        found.append(_planned(part, each, report, ask.m, split=True, mixes=mixes))
+    if sum(stretch.seconds for stretch in found) > GAIN * ask.m * sum(prices):
         return None
     words = ", ".join(map(str, found))
     because = f"everything passes {_counted(len(tensors))} in turn; the stretches between take {words}"
@@ -56,27 +57,23 @@ def _counted(number: int) -> str:
     return "one tensor" if number == 1 else f"{number} tensors"
 
 
-def _planned(part: Ask, report: Report, m: int, *, split: bool, mixes: bool = False) -> Stretch:
-    """The best way through one stretch, for m rows that arrive at its end."""
-    flow = _flow(part)
-    each = 0.0 if flow is None else cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
+def _planned(part: Ask, each: float, report: Report, m: int, *, split: bool, mixes: bool = False) -> Stretch:
+    """The best way through one stretch, for m rows that arrive at its end; `each` is the price of a pass through it."""
     by_rows = Stretch(m, m * each)
-    if mixes and (found := _split(part, flow, report, by_rows)) is not None:
+    if mixes and (found := _split(part, report, by_rows)) is not None:
         return found
-    sweeps = Sweeps(part, part.y.record.linear(part.y, part.x.values), report)
-    plan = _structure(part, sweeps)
+    plan = _structure(part, Sweeps(part, part.y.record.linear(part.y, part.x.values), report))
     usable = plan is not None and (layout(plan.compression) is not None or not part.rows.everything)
     if plan is not None and usable and plan.passes * FEWER <= m:
         product = m * plan.passes * part.n * cost.rates_of(part).product / max(1, part.m // plan.passes)
         return Stretch(plan.passes, plan.passes * each + product, structured=plan)
-    return (_split(part, flow, report, by_rows) if split and not mixes else None) or by_rows
+    return (_split(part, report, by_rows) if split and not mixes else None) or by_rows
 
 
-def _split(part: Ask, flow: Flow | None, report: Report, by_rows: Stretch) -> Stretch | None:
+def _split(part: Ask, report: Report, by_rows: Stretch) -> Stretch | None:
     """The branches of a sum, where they pay."""
-    if flow is None or not part.rows.everything or not _whole(part):
-        return None
-    branches = _branches(part, flow, report, by_rows.passes)
+    flow = _flow(part) if part.rows.everything and _whole(part) else None
+    branches = None if flow is None else _branches(part, flow, report, by_rows.passes)
     return branches if branches is not None and branches.seconds < GAIN * by_rows.seconds else None
 
 
@@ -91,26 +88,26 @@ def _branches(part: Ask, flow: Flow, report: Report, m: int) -> Stretch | None:
             chains.append(None)
             continue
         value = flow.value(summand)
-        inner = None if value is None else _flow(replace(part, y=value, rows=Elements.all(value.shape)))
-        if value is None or inner is None:
+        ask = None if value is None else replace(part, y=value, rows=Elements.all(value.shape))
+        inner = None if ask is None else _flow(ask)
+        if ask is None or inner is None:
             return None
-        ask = replace(part, y=value, rows=Elements.all(value.shape))
         tensors = stretches(inner, m, part.n, share=0.02)
-        found = tuple(_planned(each, report, m, split=False) for each in _parts(ask, inner, tensors))
-        if any(stretch.structured is None for stretch in found):
-            return None
-        chains.append((tensors, found))
+        found: list[Stretch] = []
+        for one, each in zip(_parts(ask, inner, tensors), prices_of(inner, tensors), strict=True):
+            found.append(_planned(one, each, report, m, split=False))
+            if found[-1].structured is None:
+                return None
+        chains.append((tensors, tuple(found)))
         passes += sum(stretch.passes for stretch in found)
         seconds += sum(stretch.seconds for stretch in found)
     return Stretch(passes, seconds, branches=tuple(chains))
 
 
 def _structure(ask: Ask, sweeps: Sweeps) -> Compressed | None:
-    arrays = ask.y.record.backend.arrays
-
-    def support(rows: np.ndarray) -> np.ndarray:
+    def support(rows: Positions) -> npt.NDArray[np.bool_]:
         found = sweeps.rows(rows, "sampled rows of a stretch")
-        return np.zeros((len(rows), ask.n), dtype=bool) if found is None else arrays.numpy(found != 0)
+        return np.zeros((len(rows), ask.n), dtype=bool) if found is None else sweeps.nonzero(found)
 
     plan, _ = structured(ask, support, choose(ask, can_push=False))
     return plan

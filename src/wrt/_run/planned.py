@@ -208,15 +208,7 @@ class Planned:
         found = self.sweeps.sweep(arrays.from_numpy(weights, ask.y), "sums of rows")
         if found is None:
             return [np.zeros((modulus, ask.n), dtype=bool) for modulus in moduli]
-        return np.split(self._nonzero(found), ends[:-1])
-
-    def _nonzero(self, found: Array) -> npt.NDArray[np.bool_]:
-        """Where some numbers are not zero; a NaN counts."""
-        arrays = self.ask.y.record.backend.arrays
-        look = getattr(arrays, "at_hand", None)
-        seen = None if look is None else look(found)
-        result: npt.NDArray[np.bool_] = arrays.numpy(found != 0) if seen is None else seen[0] != 0
-        return result
+        return np.split(self.sweeps.nonzero(found), ends[:-1])
 
     def _tried(self, plan: Plan, *, known: bool) -> Passes | Factors | None:
         found = self._ran(plan, known=known)
@@ -296,7 +288,7 @@ class Planned:
             return np.zeros((len(rows), ask.n), dtype=bool)
         if joined:
             found, self.expected = found[:-1], found[-1:]
-        return self._nonzero(found)
+        return self.sweeps.nonzero(found)
 
     def _told(self, rows: Positions) -> npt.NDArray[np.bool_] | None:
         """The same from the operations on the way, without a pass; None where the backend cannot tell."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
@@ -81,6 +84,14 @@ class Sweeps:
         arrays, ask = self.ask.y.record.backend.arrays, self.ask
         seeds = arrays.one_hot(ask.y, rows if ask.rows.everything else ask.rows.positions[rows])
         return self.together(arrays.concat([seeds, *(seed_of(ask, weights) for weights in more)], 0), what)
+
+    def nonzero(self, found: Array) -> npt.NDArray[np.bool_]:
+        """Where some numbers are not zero; a NaN counts."""
+        arrays = self.ask.y.record.backend.arrays
+        look = getattr(arrays, "at_hand", None)
+        seen = None if look is None else look(found)
+        result: npt.NDArray[np.bool_] = arrays.numpy(found != 0) if seen is None else seen[0] != 0
+        return result
 
     def set_up_push(self, weights: Array) -> Array | None:
         """Prepare to push by a pull of these weights, kept differentiable: (1, n); None where the engine needs no such.

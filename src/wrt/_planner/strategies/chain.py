@@ -7,7 +7,6 @@ product; the others are swept by all rows.
 from __future__ import annotations
 
 from wrt._core.flow import Flow
-from wrt._core.value import Value
 from wrt._planner import cost
 from wrt._planner.narrow import waists
 
@@ -21,23 +20,29 @@ def stretches(flow: Flow, m: int, n: int, share: float = SHARE) -> tuple[int, ..
     """Tensors at which one stretch ends and the next begins, from y to x; empty where there is nothing to be gained."""
     if m < MANY:
         return ()
-    ends = frozenset(flow.xs)
-    whole = cost.each(flow, flow.between(frozenset({0}), ends))
+    whole = cost.each(flow, flow.between(frozenset({0}), frozenset(flow.xs)))
     chosen: list[int] = []
-    last = 0
+    last, passed = 0, 0.0
     for waist in waists(flow):
-        if flow.sizes[waist] > WIDE * max(m, n) or (value := flow.value(waist)) is None:
+        if flow.sizes[waist] > WIDE * max(m, n):
             continue
         stretch = cost.each(flow, flow.between(frozenset({last}), frozenset({waist})))
-        rest = cost.each(flow, flow.between(frozenset({waist}), ends))
-        if stretch >= share * whole and rest >= share * whole:
+        if min(stretch, whole - passed - stretch) >= share * whole and flow.value(waist) is not None:
             chosen.append(waist)
-            last = waist
-        elif chosen and not stretch and flow.sizes[waist] == flow.sizes[last] and _finer(flow, value, last):
+            last, passed = waist, passed + stretch
+        elif chosen and not stretch and flow.sizes[waist] == flow.sizes[last] and _finer(flow, waist, last):
             chosen[-1] = last = waist  # the same numbers with more axes: heads of their own, for one
     return tuple(chosen)
 
 
-def _finer(flow: Flow, value: Value, last: int) -> bool:
-    known = flow.value(last)
-    return known is not None and len(value.shape) > len(known.shape)
+def prices_of(flow: Flow, tensors: tuple[int, ...]) -> list[float]:
+    """Seconds of one pass through each of the stretches that these tensors part."""
+    ends = [*(frozenset({tensor}) for tensor in tensors), frozenset(flow.xs)]
+    return [
+        cost.each(flow, flow.between(frozenset({later}), end)) for later, end in zip((0, *tensors), ends, strict=True)
+    ]
+
+
+def _finer(flow: Flow, tensor: int, last: int) -> bool:
+    value, known = flow.value(tensor), flow.value(last)
+    return value is not None and known is not None and len(value.shape) > len(known.shape)

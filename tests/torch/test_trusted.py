@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from wrt._backends.torch.backend import BACKEND
 from wrt._backends.torch.sweep import VMAP
-from wrt._backends.torch.trusted import TAKEN_APART, TRUSTED, trusted
+from wrt._backends.torch.trusted import TRUSTED, trusted
 
 A = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 B = torch.rand(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.5
@@ -92,20 +92,9 @@ def test_its_batched_backward_equals_a_row_loop(name):
     (batched,) = BACKEND.live.linear(Y, [X]).pull(seeds, VMAP)
     rows = [torch.autograd.grad(y, x, seed, retain_graph=True)[0] for seed in seeds]
     torch.testing.assert_close(batched, torch.stack(rows), rtol=1e-12, atol=1e-12)
-    assert trusted(Y)[0]
+    assert trusted(Y)
 
 
 def test_an_operation_outside_the_table_is_not_trusted():
     x = torch.rand(5, 3, dtype=torch.float64, requires_grad=True)
-    assert trusted(BACKEND.lift(torch.cdist(x, x + 1) * 2)) == (0, False)
-
-
-def test_what_vmap_takes_apart_is_noticed():
-    x = torch.rand(5, 3, dtype=torch.float64, requires_grad=True)
-    deep = x
-    for _ in range(30):  # more than a glance sees
-        deep = deep * 1.1
-    assert trusted(BACKEND.lift(deep)) == (30, False)
-    assert trusted(BACKEND.lift(deep.softmax(1)))[1]
-    assert trusted(BACKEND.lift(x.softmax(1) * 2))[1]
-    assert TAKEN_APART <= TRUSTED
+    assert trusted(BACKEND.lift(torch.cdist(x, x + 1) * 2)) == 0

@@ -16,10 +16,11 @@ from wrt._backends.torch.cone import Cone, cone
 from wrt._backends.torch.hooks import hook_notes, may_act
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
+from wrt._backends.torch.rules.gain import TAKEN_APART, gains, mostly_views
 from wrt._backends.torch.rules.program import Program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import TorchLinear, row
-from wrt._backends.torch.trusted import TAKEN_APART, TRUSTED, trusted
+from wrt._backends.torch.trusted import TRUSTED, trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
@@ -59,7 +60,7 @@ class Moment:
         self.leaf = leaf
         self.signature: tuple[str, ...] | None = None
         self.trusted: bool | None = None
-        self.apart = False  # whether `vmap` takes an operation on the way apart
+        self.apart = False  # whether `vmap` takes an operation near y apart
         self.operations: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
         self.program: tuple[tuple[Any, ...], Program | None] | None = None  # of the last question, too
@@ -176,15 +177,15 @@ class LiveRecord:
     def trusted(self, y: Value, xs: Sequence[Value] = ()) -> bool:
         """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
         moment = y.key
-        if moment.trusted is None and self.overseen(y):
-            names = self.signature(y)
-            moment.trusted, moment.apart = TRUSTED.issuperset(names), not TAKEN_APART.isdisjoint(names)
-        if not moment.trusted and xs and program_of(y, xs) is not None:
-            return True
         if moment.trusted is None:
-            count, moment.apart = trusted(y)
-            moment.trusted, moment.operations = count > 0, count or None
-        return bool(moment.trusted)
+            names = self.signature(y)
+            moment.apart = not TAKEN_APART.isdisjoint(names)
+            if self.overseen(y):
+                moment.trusted = TRUSTED.issuperset(names)
+            elif not (xs and (mostly_views(names) or gains(y, xs, y.size)) and program_of(y, xs) is not None):
+                moment.operations = trusted(y) or None
+                moment.trusted = moment.operations is not None
+        return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)
 
     def operations(self, y: Value) -> int:
         """How many operations led to y: each of them rounds."""

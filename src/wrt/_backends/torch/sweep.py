@@ -20,6 +20,7 @@ from wrt._backends.torch.forward.program import Program, program
 from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
+from wrt._backends.torch.rules.gain import gains
 from wrt._backends.torch.rules.question import program_of, put_aside
 from wrt._backends.torch.sharded import is_sharded, whole
 from wrt._backends.torch.twice import refuse_lost
@@ -35,7 +36,6 @@ ONE_BY_ONE = "one by one"
 FORWARD = "forward, by rules"
 DOUBLE_BACKWARD = "double backward"
 
-FEW_ROWS = 12  # of a batch that `vmap` sweeps before rules are looked up: measured on stencils of 20 to 40 nodes
 BY_THE_ENGINE = (VMAP, BATCHED, ONE_BY_ONE)
 WITH_RULES = (RULES, *BY_THE_ENGINE)
 
@@ -76,13 +76,8 @@ class TorchLinear:
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
     def rung_at_once(self, count: int, trusted: bool) -> str:
-        """The rung of `pull_at_once`.
-
-        Looking up the rules of a new graph takes as long as they gain, where `vmap` does each operation in one: not so
-        on a device, which waits for operations to be started. A few rows have passed before in any case.
-        """
-        moment = self.y.key
-        if trusted and moment.program is None and (count <= FEW_ROWS or not (moment.apart or moment.device.type != "cpu")):
+        """The rung of `pull_at_once`: rules that are known, and those of a new graph where looking them up pays."""
+        if trusted and self.y.key.program is None and not gains(self.y, self.xs, count):
             return VMAP
         return VMAP if program_of(self.y, self.xs) is None else RULES
 

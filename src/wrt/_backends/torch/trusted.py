@@ -33,28 +33,14 @@ TRUSTED = frozenset(
     """.split()
 )
 
-TAKEN_APART = frozenset(
-    """
-    CumsumBackward0 DivBackward0 GatherBackward0 GeluBackward0 IndexBackward0 LinalgVectorNormBackward0 LogSoftmaxBackward0
-    LogsumexpBackward0 MaxBackward0 NativeLayerNormBackward0 PowBackward0 SiluBackward0 SoftmaxBackward0 SoftplusBackward0
-    StdBackward0 VarBackward0
-    """.split()
-)
-"""Those of them that `vmap` sweeps in several operations: there, looking for rules of our own pays."""
-
-_KINDS = ByKind({name: name in TAKEN_APART for name in TRUSTED})
-"""Whether `vmap` takes an operation of the table apart."""
+_KINDS = ByKind(dict.fromkeys(TRUSTED, True))
 
 
-def trusted(y: Value) -> tuple[int, bool]:
-    """How many operations led to y, where all of them are such, and whether one is taken apart.
-
-    0 where one is not, or where they are too many.
-    """
+def trusted(y: Value) -> int:
+    """How many operations led to y, where all of them are such; 0 where one is not, or where they are too many."""
     start = y.key.edge.node
-    apart = _KINDS[type(start)]
-    if apart is None:
-        return 0, False
+    if not _KINDS[type(start)]:
+        return 0
     seen = {start}
     found = [start]
     for node in found:  # grows while it is walked
@@ -64,12 +50,10 @@ def trusted(y: Value) -> tuple[int, bool]:
             kind = type(source)
             if kind is ACCUMULATE:
                 continue
-            taken = _KINDS[kind]
-            if taken is None:
-                return 0, False
-            apart = apart or taken
+            if not _KINDS[kind]:
+                return 0
             seen.add(source)
             found.append(source)
         if len(found) > MOST_NODES:
-            return 0, False
-    return len(found), apart
+            return 0
+    return len(found)

@@ -1,0 +1,65 @@
+"""When the rules of a new graph are looked up: where they gain, and never where nobody needs them."""
+
+import pytest
+import torch
+
+from wrt import d
+from wrt._backends.torch.backend import BACKEND
+from wrt._backends.torch.rules import gain
+from wrt._backends.torch.rules.table import RULES as TABLE
+from wrt._backends.torch.sweep import RULES, VMAP
+from wrt._backends.torch.trusted import TRUSTED
+
+
+def rung(y, x):
+    J = d(y) / d(x)
+    rows = [torch.autograd.grad(one, x, retain_graph=True)[0].reshape(-1) for one in y.reshape(-1)[:3]]
+    torch.testing.assert_close(J.value.reshape(y.numel(), -1)[:3], torch.stack(rows), rtol=1e-11, atol=1e-11)
+    return J.explain().steps[0].rung
+
+
+def numbers(*shape):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def waves(x, count=3):
+    for _ in range(count):
+        x = x.sin() * 1.1
+    return x
+
+
+def cell(x, count=12):
+    weights = torch.eye(x.numel(), dtype=x.dtype)
+    for _ in range(count):
+        x = torch.tanh(torch.nn.functional.linear(x, weights, weights[0]))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("f", "n", "expected"),
+    [
+        (waves, 30, VMAP),  # small
+        (waves, 400, RULES),  # large
+        (lambda x: torch.nn.functional.silu(waves(x)), 30, VMAP),  # taken apart, but small
+        (lambda x: torch.nn.functional.silu(waves(x)), 160, RULES),
+        (lambda x: waves(x, 30), 30, VMAP),  # more operations than a glance sees
+        (lambda x: waves(x, 30), 400, RULES),
+        (cell, 30, RULES),  # views, which rules look through
+    ],
+)
+def test_rules_are_looked_up_where_they_gain(f, n, expected):
+    x = numbers(n)
+    assert rung(f(x), x) == expected
+
+
+def test_a_device_waits_for_operations_to_be_started(monkeypatch):
+    y, x = (BACKEND.lift(t) for t in (lambda x: (x.sin(), x))(numbers(20)))
+    monkeypatch.setattr(y.key, "device", torch.device("cuda"))
+    assert not gain.gains(y, [x], gain.FEW_ROWS)
+    assert gain.gains(y, [x], gain.FEW_ROWS + 1)
+
+
+def test_what_is_named_here_is_trusted_and_has_a_rule():
+    assert TRUSTED >= gain.TAKEN_APART
+    assert TABLE.keys() >= gain.TAKEN_APART | gain.VIEWS
+    assert "ViewBackward0" in gain.VIEWS

@@ -81,6 +81,21 @@ def test_a_model_is_answered_parameter_by_parameter(script: Path) -> None:
     assert "loss / model.0.bias   shape (3,), float64, 1 pass" in lines
 
 
+def test_a_parameter_that_is_not_used_leaves_the_others_their_answers(tmp_path: Path) -> None:
+    path = tmp_path / "part.py"
+    path.write_text(
+        "import torch\nmodel = torch.nn.ModuleDict({'used': torch.nn.Linear(1, 1), 'spare': torch.nn.Linear(1, 1)})\n"
+        "loss = model['used'](torch.ones(1)).sum()\n"
+    )
+    result = ask(path, "loss / model")
+    assert result.exit_code == 1
+    assert "loss / model.used.bias   shape (1,), float32, 1 pass\n  [1.]" in result.output
+    assert "loss / model.spare.bias   no gradient path from model.spare.bias to loss" in result.output
+    told = {one["query"]: one for one in json.loads(ask(path, "loss / model", "--json").stdout)}
+    assert told["loss / model.used.bias"]["value"] == [1.0]
+    assert told["loss / model.spare.bias"]["error"].startswith("no gradient path from model.spare.bias to loss")
+
+
 def test_explain_says_how(script: Path) -> None:
     output = ask(script, "y / x", "--explain").output
     assert "  question     3 x 2 entries, shape (3, 2), 48 bytes" in output.splitlines()
@@ -187,7 +202,9 @@ REFUSED = {
     "y / several.empty[0]": (2, "several.empty has no item 0", "it is empty"),
     "y[7] / x": (1, "index 7 is out of bounds for axis 0 with size 3", "valid indices"),
     "n / x": (1, "d() of a tensor of int64", "whole numbers"),
-    "y / w": (1, "x does not require grad", "requires_grad_()"),
+    "y / w": (1, "w does not require grad", "add --record: in a recorded run nothing needs to require grad"),
+    "loss / y": (1, "no gradient path from y to loss", "wrt why train.py 'loss / y' says where the path ends"),
+    "y / model.0.bias": (1, "no gradient path from model.0.bias to y", "says where the path ends"),
     "loss / model / x": (2, "loss / model / x goes on after a tree", "model is not one tensor"),
     "y[0 / x": (2, "the index is not closed", "y[0 → / x"),
 }

@@ -37,6 +37,19 @@ def derivative(query: Query, left: Left) -> Any:
     return answer
 
 
+def names(query: Query, left: Left) -> dict[str, Any]:
+    """What the script's variables are called, and the tensors that the question means, by their paths."""
+    known = {name: one for name, one in left.variables.items() if not isinstance(one, NO_DATA)}
+    for asked in (query.y, *query.by):
+        if asked.time is not None or _only_recorded(asked, left):
+            continue  # a recording knows its names
+        path, found = ".".join(asked.path), walked(asked, left)
+        known.setdefault(path, found)
+        parameters = getattr(found, "named_parameters", None)
+        known.update({f"{path}.{name}": one for name, one in parameters()} if callable(parameters) else {})
+    return known
+
+
 def side(asked: Side, left: Left) -> Any:
     """`d(...)` of what a path leads to, with its indices."""
     found = recorded(asked, left) if asked.time is not None or _only_recorded(asked, left) else walked(asked, left)

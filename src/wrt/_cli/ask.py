@@ -8,15 +8,17 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 import wrt
 from wrt._cli import _answer_text, _look_up, _query, _script
-from wrt.errors import WrongQuery, WrtError
+from wrt.errors import NoPath, NotRecorded, WrongQuery, WrtError
 
 RECORDABLE = {"torch", "tensorflow"}
+
+Told: TypeAlias = tuple[list[Any], int]
 
 
 def ask(
@@ -38,11 +40,17 @@ def ask(
         question = _query.read(query)  # before the script: it may take long
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
             left = _run(script, arguments or [], record)
-        answers = list(_named(_look_up.derivative(question, left), str(question)))
-        print(json.dumps(_data(answers)) if as_json else _text(answers, explain))
+
+        def told() -> Told:
+            return _told(_look_up.derivative(question, left), str(question), as_json, explain)
+
+        answers, refused = _script.among(_look_up.names(question, left), told)
     except WrtError as error:
-        print(error, file=sys.stderr)
+        print(_from_outside(error, script, query, record), file=sys.stderr)
         raise typer.Exit(2 if isinstance(error, WrongQuery) else 1) from None
+    print(json.dumps(answers[0] if len(answers) == 1 else answers) if as_json else "\n".join(answers))
+    if refused:
+        raise typer.Exit(1)
 
 
 def _run(script: Path, arguments: list[str], record: bool) -> _look_up.Left:
@@ -66,15 +74,32 @@ def _named(answer: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, answer
 
 
-def _data(answers: list[tuple[str, Any]]) -> Any:
-    told = [_answer_text.for_programs(one, name) for name, one in answers]
-    return told[0] if len(told) == 1 else told
+def _told(answer: Any, name: str, as_json: bool, explain: bool) -> Told:
+    """What to print for each Derivative, and how many could not be answered: one of a tree leaves the others as they are."""
+    answers, refused = list(_named(answer, name)), 0
+    said: list[Any] = []
+    for path, one in answers:
+        try:
+            said.append(_answer_text.for_programs(one, path) if as_json else _text(one, path, explain))
+        except WrtError as error:
+            if len(answers) == 1:
+                raise
+            refused += 1
+            said.append({"query": path, "error": str(error)} if as_json else f"{path}   {error.what}")
+    return said, refused
 
 
-def _text(answers: list[tuple[str, Any]], explain: bool) -> str:
-    told = []
-    for name, one in answers:
-        told.append(_answer_text.for_people(one, name))
-        if explain:
-            told.append("\n".join(f"  {line}" for line in str(one.explain()).splitlines()))
+def _text(answer: Any, name: str, explain: bool) -> str:
+    told = [_answer_text.for_people(answer, name)]
+    if explain:
+        told.append("\n".join(f"  {line}" for line in str(answer.explain()).splitlines()))
     return "\n".join(told)
+
+
+def _from_outside(error: WrtError, script: Path, query: str, record: bool) -> WrtError:
+    """What to write in a script is no help to whoever would rather not touch it: there is a command for it."""
+    if isinstance(error, NoPath):
+        return NoPath(error.what, error.where, f"wrt why {script.name} {query!r} says where the path ends")
+    if isinstance(error, NotRecorded) and not record and "record()" in error.write:
+        return NotRecorded(error.what, error.where, "add --record: in a recorded run nothing needs to require grad")
+    return error

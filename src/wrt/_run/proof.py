@@ -148,7 +148,8 @@ def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | Non
     if not 0.0 < least < math.inf or np.count_nonzero(flat.take(kept.free)):
         return None
     if said is None:
-        off = np.add.reduce(numbers * kept.joined, 0)
+        assert kept.joined is not None
+        off = np.einsum("kn,kn->n", numbers, kept.joined)  # no product is written down
     else:
         off = kept.sums(kept.weighted(numbers)) - said.reshape(-1)
     residual = float(np.maximum.reduce(np.abs(off, out=off))) / least

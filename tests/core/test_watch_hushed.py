@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from wrt._core import watch_settrace
 from wrt._core.observer import Observer
 from wrt._core.watch_settrace import SettraceWatch, hushed
+from wrt._core.where import user_files
 
 
 @pytest.fixture
@@ -69,4 +71,30 @@ def test_whoever_looks_on_misses_nothing(untraced):
 
 
 def test_without_a_watch_nothing_happens(untraced):
+    assert hushed() is None
+
+
+def read(calls, *, fails=False):
+    """A library that reads a function of its own, and then notes an operation."""
+    calls.append(sys.gettrace())
+    if fails:
+        raise ValueError("refused")
+    return noted([])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_closed_function_is_not_watched_until_the_next_operation_is_noted(untraced, monkeypatch, fails):
+    monkeypatch.setitem(watch_settrace.CLOSED, read.__code__, lambda frame: "calls" in frame.f_locals)
+    monkeypatch.setitem(user_files, __file__, False)  # here a library
+    seen, calls = [], []
+    watch = watching(seen)
+    watch.start(None)
+    try:
+        read(calls, fails=fails)
+    except ValueError:
+        assert sys.gettrace() is None
+        noted([])
+    assert sys.gettrace() is watch
+    watch.stop()
+    assert calls[0] is None
     assert hushed() is None

@@ -7,8 +7,10 @@ may change its mind as it likes, and stands alone again when the watch ends.
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from wrt._core.frame_names import FrameNames
@@ -17,6 +19,14 @@ from wrt._core.stores import PROTOCOL
 from wrt._core.where import machine_made, user_files, user_frames
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+
+CLOSED: dict[CodeType, Callable[[FrameType], bool]] = {}
+"""Functions of a framework, each with what tells of a call whether nothing of the user's is called in it.
+
+The watch is off from there on: it is taken up by the `hushed` stretch that the framework comes to next.
+"""
+
+_OFF = threading.local()  # its `watch` was switched off at a call that is CLOSED
 
 
 class SettraceWatch:
@@ -52,6 +62,8 @@ class SettraceWatch:
         if current is self or (current is None and not self.previous_failed):
             sys.settrace(self.previous)
         self.open = False
+        if getattr(_OFF, "watch", None) is self:
+            _OFF.watch = None
         for frame, local in self.standing:
             local.give_back(frame)
         standing, self.standing = self.standing, []
@@ -65,8 +77,12 @@ class SettraceWatch:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
         watched = user_files[code.co_filename]
-        if self.previous is None and not watched and self.open:
-            return None  # most calls are the library's own
+        if self.previous is None and not watched and self.open:  # most calls are the library's own
+            closed = CLOSED.get(code)
+            if closed is not None and closed(frame):
+                _OFF.watch = self
+                sys.settrace(None)
+            return None
         watched = watched and code.co_name not in PROTOCOL and not machine_made(code)
         if not self.open:
             return self._closed(frame, event, arg)
@@ -125,6 +141,8 @@ def hushed() -> SettraceWatch | None:
     For a stretch in which nothing of the user's is called: every call in it would be an event.
     """
     watch = sys.gettrace()
+    if watch is None:
+        watch, _OFF.watch = getattr(_OFF, "watch", None), None
     if type(watch) is not SettraceWatch or watch.previous is not None or not watch.open:
         return None
     sys.settrace(None)

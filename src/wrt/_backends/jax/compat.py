@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config, core, source_info_util
+from jax._src import config, core, pjit, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
@@ -67,6 +67,9 @@ def only_probing() -> bool:
         frame = frame.f_back
     return False
 
+
+READS = getattr(getattr(pjit, "_trace_for_jit", None), "__code__", None)
+"""The function in which JAX reads another one, `fun`, of `args` and `kwargs`; None where it has another name."""
 
 CONTEXT = core.trace_ctx
 FOR_REAL = core.eval_trace

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from wrt._backends.jax import compat
+from wrt._backends.jax import unwatched as unwatched  # registers itself
 from wrt._backends.jax.models import named_arrays
 from wrt._backends.jax.program import Var
 from wrt._backends.jax.recorder import Recorded

@@ -40,13 +40,12 @@ class Sweeps:
         at_once = getattr(linear, "pull_at_once", None)
         if at_once is None or not FEW < count <= self._size(count) or not self._to_all_of_one:
             return self.sweep(seeds, what, laid=True)
-        started, vouched = time.perf_counter(), trusted(self.ask.y)
-        rung = linear.rung_at_once(count, vouched)
+        started = time.perf_counter()
         try:
-            found: Array | None = at_once(seeds, vouched)
+            found: Array | None = at_once(seeds, trusted(self.ask.y))
         except CannotBatch:  # other rungs are left
             return self.sweep(seeds, what, laid=True)
-        self.report.steps.append(Step(what, "pull", rung, count, 1, time.perf_counter() - started))
+        self.report.steps.append(Step(what, "pull", linear.swept_by, count, 1, time.perf_counter() - started))
         return found
 
     def sweep(
@@ -117,7 +116,7 @@ class Sweeps:
         """Seeds per call; a handful of small ones goes at once, without a look at the memory that is free."""
         if self.chunk is not None:
             return self.chunk
-        numbers = count * max(self.ask.y.size, *(value.size for value in self.ask.x.values))
+        numbers = count * max([self.ask.y.size, *[part.value.size for part in self.ask.x.parts]])
         return count if count <= HANDFUL and numbers <= SMALL else chunk_size(self.ask)
 
     @property

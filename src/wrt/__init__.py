@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wrt._operators.gram import Gram
     from wrt._operators.spectrum import Spectrum
     from wrt._operators.steps import Solved
+    from wrt._run.function import Function
     from wrt._study.field import Field, receptive_field
     from wrt._study.flow import Flow, flow
     from wrt._study.steering import Steered, steer
@@ -35,6 +36,7 @@ _WHEN_ASKED = {
     "Finding": "_core.finding",
     "Findings": "_core.finding",
     "Flow": "_study.flow",
+    "Function": "_run.function",
     "Gram": "_operators.gram",
     "Model": "_beyond.model",
     "Solved": "_operators.steps",
@@ -65,6 +67,7 @@ __all__ = [
     "Finding",
     "Findings",
     "Flow",
+    "Function",
     "Gram",
     "Handle",
     "Model",

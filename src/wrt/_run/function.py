@@ -76,7 +76,7 @@ class Function:
     @cached_property
     def _places(self) -> Any:
         assert self._lines.entries is not None
-        return np.stack(np.divmod(self._lines.entries[1], self._ask.n), 1)
+        return self._elsewhere.places(*np.divmod(self._lines.entries[1], self._ask.n))
 
     def _at(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, dense: bool) -> Array:
         elsewhere, lines = self._elsewhere, self._lines

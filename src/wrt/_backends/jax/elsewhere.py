@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.experimental.sparse import BCOO
 
 from wrt._backends.jax import compat, reach
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
 
 Array = Any
+WRITTEN_OUT = 2**18  # numbers in the seeds of a program
 
 
 class Elsewhere:
@@ -96,7 +96,13 @@ class Elsewhere:
         return jax.jit(partial(self.proven if proven else self.answer, lines, dense))
 
     @staticmethod
-    def sparse(values: Array, places: npt.NDArray[np.int64], shape: tuple[int, int]) -> BCOO:
+    def places(rows: Positions, columns: Positions) -> Array:
+        """Where entries stand, as JAX's sparse arrays take it, sent once."""
+        with compat.outside():
+            return jnp.stack([jnp.asarray(rows), jnp.asarray(columns)], 1)
+
+    @staticmethod
+    def sparse(values: Array, places: Array, shape: tuple[int, int]) -> BCOO:
         return BCOO((values, places), shape=shape, indices_sorted=True, unique_indices=True)
 
     def answer(self, lines: Lines, dense: bool, leaves: Sequence[Array]) -> Array:
@@ -123,9 +129,11 @@ class Elsewhere:
         return self._linear.y if way == "pull" else self._linear.xs[0]
 
     def _seeds(self, lines: Lines) -> Array:
-        """Made where they are needed, from a few whole numbers: written out, they could be as large as the answer."""
+        """Few are written into the program; many are made there, or they could be as large as the answer."""
         along = self._along(lines.way)
-        ones = jnp.asarray(lines.labels)[None] == jnp.asarray(lines.wanted)[:, None]
+        few = len(lines.labels) * len(lines.wanted) <= WRITTEN_OUT
+        labels = lines.labels if few else jnp.asarray(lines.labels)
+        ones = labels[None] == lines.wanted[:, None]
         return ones.astype(along.dtype).reshape(-1, *along.shape)
 
     def _swept(self, way: Way, seeds: Array, leaves: Sequence[Array], *, batched: bool = True) -> Array:

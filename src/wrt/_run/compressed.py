@@ -210,8 +210,8 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
     """(passes, m) for a pull: a one at every row of a pass."""
     if "seeds" in plan.kept:
         return plan.kept["seeds"]
-    arrays, compression = ask.y.record.backend.arrays, plan.compression
-    like = ask.y if plan.way == "pull" else ask.x.values[0]
+    arrays: Any = ask.y.record.backend.arrays
+    compression, like = plan.compression, ask.y if plan.way == "pull" else ask.x.values[0]
     count, colors = compression.count, compression.colors
     if len(colors) == 1:  # some lines may have no color
         swept = np.flatnonzero(colors[0] != NOBODY)
@@ -219,8 +219,7 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
     else:
         tables = (*(table * count for table in colors), np.arange(count).reshape(compression.lines))
     if ask.accelerated and compression.passes * count > FEW_ONES:
-        spots = written_out(ask, tables, like)
-        seeds = arrays.scatter((compression.passes, count), spots, arrays.zeros(arrays.shape(spots), like) + 1, like)
+        seeds = arrays.ones_at((compression.passes, count), written_out(ask, tables, like), like)
     else:
         ones = np.zeros(compression.passes * count, dtype=bool if ask.accelerated else np.float32)  # a byte travels faster
         ones[np.asarray(sum(tables))] = 1

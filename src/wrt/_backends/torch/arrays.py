@@ -226,10 +226,7 @@ class TorchArrays:
         return result
 
     def at_hand(self, *arrays: Tensor) -> list[npt.NDArray[Any]] | None:
-        """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many.
-
-        A handful of operations takes a GPU longer to be told than these few numbers take to travel.
-        """
+        """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many."""
         count = 0
         for array in arrays:
             if array.dtype not in NUMPY or array.requires_grad or array.is_neg():
@@ -237,6 +234,7 @@ class TorchArrays:
             count += array.numel()
         if all(array.is_cpu for array in arrays):
             return [array.numpy() for array in arrays] if count <= LARGE else None
+        # a GPU takes longer to be told a handful of operations than so few numbers take to travel
         if count > AT_HAND or len({(array.dtype, array.is_cuda) for array in arrays}) > 1:
             return None
         return _brought(arrays) if arrays[0].is_cuda else None
@@ -274,6 +272,10 @@ class TorchArrays:
     def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
         made = _zeros((math.prod(shape),), like.dtype, like.key.device)
         return made.scatter_(0, index, values.to(like.dtype)).view(shape)
+
+    def ones_at(self, shape: Shape, index: Tensor, like: Value) -> Tensor:
+        """Zeros of this shape, and ones at some places of the flat array."""
+        return _zeros((math.prod(shape),), like.dtype, like.key.device).scatter_(0, index, 1).view(shape)
 
     def lay(self, shape: Shape, values: Tensor, start: int, strides: Shape, dtype: torch.dtype) -> Tensor:
         """Zeros of this shape with the values among them, the first at `start` of the flat array, the others in steps."""

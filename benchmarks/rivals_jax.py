@@ -6,8 +6,9 @@ Cold is the first answer there is, from the bare function: recording, planning a
 and coloring of asdex. sparsejac detects nothing: it is handed the true pattern, for free. Warm is the next answer; rivals
 run forward again, wrt has the run recorded ("wrt"), records it again ("run anew"), or runs forward again as they do:
 "function" is `J.function()` called at a point, proven at each call; "jit(function)" the same inside `jit`, where nobody can
-prove anything. Everybody was asked often enough before that nothing is left to compile. What depends on weights and seeds
-alone is done once by both: XLA folds constants, wrt keeps it between the halves of a program. The clock is the time of all
+prove anything. `.sparse()` is a matrix of scipy, asdex's a BCOO: both are measured as they come, and asdex's made a matrix of
+scipy too. Everybody was asked often enough before that nothing is left to compile. What depends on weights and seeds alone
+is done once by both: XLA folds constants, wrt keeps it between the halves of a program. The clock is the time of all
 threads of the process, the median of several turns of some calls each: of a single call it tells little, since another
 thread does the work. Losses are printed like wins.
 """
@@ -35,6 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 import sparsejac
 from jax.experimental import sparse
+from scipy.sparse import csr_array
 
 import wrt
 from benchmarks.rival_row import Row, dense_weights
@@ -45,6 +47,7 @@ from wrt._planner import warm
 Network = Callable[[Any], Any]
 PATIENCE = 60.0  # seconds that a rival may take to get ready
 TURN = 20.0  # milliseconds of each turn of a contender
+AS_SCIPY = "asdex, as scipy's"
 BEFORE = 8  # questions after which every program is compiled
 
 
@@ -149,6 +152,21 @@ def asdex_ready(f: Network, x: Any, form: str) -> Network:
     return found
 
 
+def asdex_as_scipy(f: Network, x: Any, shape: tuple[int, int]) -> Network:
+    """The matrix that `J.sparse()` gives, as an expert would make it of asdex's entries: their order is found once."""
+    made = asdex_ready(f, x, "bcoo")
+    first = made(x)
+    flat = np.ravel_multi_index(tuple(np.asarray(first.indices).T), first.shape)
+    order = np.argsort(flat)
+    pattern = csr_array((np.ones(len(order), "float32"), np.divmod(flat[order], shape[1])), shape=shape)
+
+    def matrix(x: Any) -> Any:
+        values = np.asarray(made(x).data).take(order)
+        return csr_array((values, pattern.indices.copy(), pattern.indptr.copy()), shape=shape).data
+
+    return matrix
+
+
 def sparsejac_ready(f: Network, x: Any, pattern: Any) -> Network:
     flat = lambda v: f(v.reshape(x.shape)).reshape(-1)
     made = jax.jit(sparsejac.jacrev(flat, sparse.BCOO.fromdense(jnp.asarray(pattern, "float32"))))
@@ -193,6 +211,7 @@ def measure(problem: Problem, rounds: int) -> Row:
     makers["asdex"] = lambda: asdex_ready(f, x, "dense")
     if problem.sparse:
         makers["asdex, sparse"] = lambda: asdex_ready(f, x, "bcoo")
+        makers[AS_SCIPY] = lambda: asdex_as_scipy(f, x, (J.ask.m, J.ask.n))
         makers["sparsejac, sparse"] = lambda: sparsejac_ready(f, x, truth != 0)
     for name, make in makers.items():
         _prepare(row, name, make, x, ready)
@@ -249,6 +268,7 @@ def show(row: Row) -> None:
         words.append(f"sparse cold {row.cold['asdex, sparse'] / row.cold['wrt, sparse']:.1f}x")
         for ours in ("wrt", "wrt, function", "wrt, jit(function)"):
             words.append(f"{ours}, sparse warm {row.warm['asdex, sparse'] / row.warm[f'{ours}, sparse']:.2f}x")
+        words.append(f"as scipy's matrix {row.warm[AS_SCIPY] / row.warm['wrt, sparse']:.2f}x")
     print("    " + ", ".join(words), flush=True)
 
 

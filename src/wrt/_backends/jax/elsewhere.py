@@ -87,7 +87,7 @@ class Elsewhere:
         along = self._along(way)
         given = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in self._given]
         try:
-            jax.eval_shape(partial(self._swept, way, jnp.zeros((1, *along.shape), along.dtype)), given)
+            jax.eval_shape(partial(self._swept, way, np.zeros((1, *along.shape), along.dtype)), given)
         except Exception:
             return False
         return True

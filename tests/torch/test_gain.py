@@ -45,6 +45,7 @@ def cell(x, count=12):
         (lambda x: waves(x, 30), 30, VMAP),  # more operations than a glance sees
         (lambda x: waves(x, 30), 400, RULES),
         (cell, 30, RULES),  # views, which rules look through
+        (lambda x: ((x[:, None] - x) ** 2).sum(1), 50, RULES),  # wide on the way
     ],
 )
 def test_rules_are_looked_up_where_they_gain(f, n, expected):

@@ -262,14 +262,18 @@ def _work(name: str, node: Node, size: int) -> tuple[float, float]:
     return 0.0, float(size)
 
 
-def rows_at_once(y: Value) -> int:
-    """How many rows of the widest tensor near y stay in a CPU's cache; as many as there are elsewhere."""
-    if y.key.device.type != "cpu":
-        return MOST_ROWS
+def rows_at_once(y: Value, widest: int) -> int:
+    """How many rows of the widest tensor near y, of so many numbers, stay in a CPU's cache."""
+    bytes_each = widest * y.dtype.itemsize
+    return max(FEWEST_ROWS, IN_CACHE // bytes_each) if bytes_each * FEWEST_ROWS > SPARED else MOST_ROWS
+
+
+def widest(y: Value) -> int:
+    """How many numbers the widest tensor near y has."""
     start = y.key.edge.node
     seen = {start}
     near = [start]
-    widest = 1
+    most = 1
     for node in near:
         inner = False
         for source, _ in node.next_functions:
@@ -279,9 +283,8 @@ def rows_at_once(y: Value) -> int:
                     seen.add(source)
                     near.append(source)
         if inner:  # what is made of leaves alone is mostly a weight
-            widest = max(widest, math.prod(node._input_metadata[0].shape))
-    bytes_each = widest * y.dtype.itemsize
-    return max(FEWEST_ROWS, IN_CACHE // bytes_each) if bytes_each * FEWEST_ROWS > SPARED else MOST_ROWS
+            most = max(most, math.prod(node._input_metadata[0].shape))
+    return most
 
 
 def weights(

@@ -40,7 +40,8 @@ class Moment:
     """
 
     __slots__ = (
-        "_edge", "apart", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view"
+        "_edge", "apart", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view",
+        "widest",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class Moment:
         self.trusted: bool | None = None
         self.apart = False  # whether `vmap` takes an operation near y apart
         self.operations: int | None = None
+        self.widest: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
         self.program: tuple[tuple[Any, ...], Program | None] | None = None  # of the last question, too
 
@@ -167,8 +169,15 @@ class LiveRecord:
         return cuts.ends_in_a_product(self.signature(y))
 
     def rows_at_once(self, y: Value) -> int:
-        """How many rows a batch should have, by the widest tensor near y."""
-        return cuts.rows_at_once(y)
+        """How many rows a batch should have, by the widest tensor near y; as many as there are on a device."""
+        return cuts.rows_at_once(y, self.widest(y)) if y.key.device.type == "cpu" else cuts.MOST_ROWS
+
+    def widest(self, y: Value) -> int:
+        """How many numbers the widest tensor near y has."""
+        moment = y.key
+        if moment.widest is None:
+            moment.widest = cuts.widest(y)
+        return int(moment.widest)
 
     def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
         """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""

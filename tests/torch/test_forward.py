@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from tests.torch._rows import row_loop
+from tests.torch.test_trusted import EXAMPLES
 from wrt import d
 from wrt._backends.torch import compat
 from wrt._backends.torch.forward import program as programs
@@ -197,7 +198,21 @@ def test_tall_jacobians_are_pushed_by_rules_and_proven_by_one_pull():
     assert "by one unbatched pull" in str(J.explain())
 
 
-def test_diagonal_rules_are_those_whose_node_pulls_each_number_alone():
-    assert set(DIAGONAL.split()) <= set(RULES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", sorted(DIAGONAL))
+def test_each_number_by_itself_is_pushed_in_any_precision(name, dtype):
+    """GELU in single precision, for one: its own backward takes no batch there."""
+    x = (numbers(6).abs() + 0.3).to(dtype).requires_grad_()
+    y = EXAMPLES[name](x[:, None]).squeeze(1)
+    pushed = program(compat.edge_of(y), (x,)).push([torch.eye(6, dtype=dtype)])
+    torch.testing.assert_close(pushed.T, row_loop(y, x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_power_that_is_constant_is_pushed_as_zeros():
+    x = numbers(5).requires_grad_()
+    assert torch.equal((d(numbers(40, 5) @ x**0) / d(x)).value, torch.zeros(40, 5, dtype=torch.float64))
+
+
+def test_a_rule_refuses_where_its_input_does_not_move():
     with pytest.raises(NoRule):
         RULES["SumBackward0"](None, [None], ())

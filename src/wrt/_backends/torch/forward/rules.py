@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from wrt._backends.torch.nodes import Node, NoRule, axis, signed
+from wrt._backends.torch.rules.elementwise import ELEMENTWISE
+from wrt._backends.torch.rules.families import One, Pull
 
 Tensor: TypeAlias = torch.Tensor
 Shape: TypeAlias = tuple[int, ...]
@@ -21,12 +23,7 @@ SAME = """
 """
 """The same numbers in the same order."""
 
-DIAGONAL = """
-    AbsBackward0 AtanBackward0 ClampBackward1 CosBackward0 CoshBackward0 EluBackward0 ErfBackward0 ExpBackward0
-    Expm1Backward0 GeluBackward0 HardtanhBackward0 LeakyReluBackward0 Log1PBackward0 LogBackward0 NegBackward0
-    PowBackward0 ReciprocalBackward0 ReluBackward0 RsqrtBackward0 RsubBackward1 SigmoidBackward0 SiluBackward0
-    SinBackward0 SinhBackward0 SoftplusBackward0 SqrtBackward0 TanBackward0 TanhBackward0
-"""
+DIAGONAL = {name: rule.pull for name, rule in ELEMENTWISE.items() if isinstance(rule, One)}
 """Each number by itself: the derivative is diagonal, so that what pulls a gradient pushes a tangent just as well."""
 
 
@@ -35,9 +32,8 @@ def _same(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
     return t.reshape(t.shape[0], *shape)
 
 
-def _diagonal(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
-    pushed: Tensor = node(only(tangents))
-    return pushed
+def _diagonal(pull: Pull) -> Rule:
+    return lambda node, tangents, shape: pull(node, only(tangents), False)
 
 
 def only(tangents: Tangents) -> Tensor:
@@ -84,6 +80,10 @@ def _add(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
 
 def _subtract(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
     return summed(shape, tangents[0], scaled(tangents[1], -node._saved_alpha))
+
+
+def _reversed(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
+    return only(tangents) * -node._saved_alpha
 
 
 def _multiply(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
@@ -268,7 +268,7 @@ def _max_pool(node: Node, tangents: Tangents, shape: Shape) -> Tensor:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(SAME.split(), _same),
-    **dict.fromkeys(DIAGONAL.split(), _diagonal),
+    **{name: _diagonal(pull) for name, pull in DIAGONAL.items()},
     "AddBackward0": _add,
     "AddmmBackward0": _addmm,
     "BmmBackward0": _mm,
@@ -290,6 +290,7 @@ RULES: dict[str, Rule] = {
     "NativeLayerNormBackward0": _layer_norm,
     "PermuteBackward0": _permute,
     "RollBackward0": _roll,
+    "RsubBackward1": _reversed,
     "SelectBackward0": _select,
     "SliceBackward0": _slice,
     "SoftmaxBackward0": _softmax,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.testing import models
-from wrt.testing import Failed, assert_causal
+from wrt.testing import Failed, Undecided, assert_causal
 
 
 @pytest.fixture(autouse=True)
@@ -152,3 +152,26 @@ def test_a_millionth_deep_inside_a_model_is_found(dtype: torch.dtype) -> None:
     output, sees = caught.value.output, caught.value.input
     assert (output[1], sees[1] <= 7, sees[1] > 3) == (3, True, True)
     assert "late = nn.functional.pad" in caught.value.where
+
+
+DECISIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "the largest, detached": lambda x: x / x.detach().abs().max(),
+    "a rounded mean": lambda x: x + x.mean(1, keepdim=True).round(),
+    "the sign of the last": lambda x: x * x[:, -1:].sign(),
+    "a few that are kept": lambda x: torch.where(x >= x.topk(2, dim=1).values[:, -1:], x, 0 * x),
+    "an alarm": lambda x: torch.where((x.abs() > 4).any(1, keepdim=True), x * 2, x),
+    "a NaN that spreads": lambda x: x + (x.detach().abs().amax(1, keepdim=True) - 4).clamp_min(0).mul(-1).sqrt(),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_decisions_of_many_kinds_are_found_wherever_they_lie(name: str) -> None:
+    for seed in range(5):
+        torch.manual_seed(seed)
+        with pytest.raises(Failed, match="when inputs after"):
+            assert_causal(DECISIONS[name], torch.randn(2, 8))
+
+
+def test_a_sequence_of_one_position_cannot_tell() -> None:
+    with pytest.raises(Undecided, match="give at least two positions"):
+        assert_causal(lambda x: x, torch.randn(2, 1))

@@ -7,6 +7,7 @@ from torch import nn
 import wrt
 from tests.testing import models
 from wrt import d
+from wrt.errors import UnknownName
 from wrt.testing import (
     Failed,
     Undecided,
@@ -78,7 +79,7 @@ def test_a_batch_of_one_cannot_tell() -> None:
 
 
 def test_every_pair_costs_few_passes() -> None:
-    assert assert_batch_independent(nn.Linear(4, 2), torch.randn(64, 4), points=1).passes <= 2 * 6 + 1
+    assert assert_batch_independent(nn.Linear(4, 2), torch.randn(64, 4), points=1).passes <= 2 * 6 + 6
 
 
 # ---- single pairs ----
@@ -184,3 +185,32 @@ def test_a_difference_of_running_sums_is_independent_up_to_roundoff() -> None:
     assert assert_independent(d(windows)[20:], d(x)[:19])
     with pytest.raises(Failed):
         assert_independent(d(windows)[20:], d(x)[:21])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_decisions_over_the_batch_are_found(seed: int) -> None:
+    torch.manual_seed(seed)
+    for mixes in (
+        lambda x: x / x.detach().abs().max(),
+        lambda x: x * x.sum().sign(),
+        lambda x: x - x.detach().median(0).values,
+        lambda x: x + (x[:, :1] == x[:, :1].max()),
+    ):
+        with pytest.raises(Failed, match="when only other samples change"):
+            assert_batch_independent(mixes, torch.randn(4, 3))
+
+
+def test_a_frozen_name_that_fits_nothing_is_refused() -> None:
+    model = nn.Linear(2, 1)
+    loss = model(torch.ones(1, 2)).sum()
+    with pytest.raises(UnknownName) as raised:
+        assert_all_parameters_learn(loss, model, frozen=["wieght"])
+    assert raised.value.what == "frozen='wieght' fits no parameter"
+    assert raised.value.where == "there is weight, bias"
+
+
+def test_a_parameter_that_rests_unnamed_is_called_by_its_name() -> None:
+    model = nn.Linear(2, 1)
+    model.weight.requires_grad_(False)
+    with pytest.raises(Failed, match="weight does not learn: it does not require grad"):
+        assert_all_parameters_learn(model(torch.ones(1, 2)).sum(), model)

@@ -9,16 +9,15 @@ import numpy as np
 
 import wrt
 from wrt._testing.birth import birth
-from wrt._testing.points import changed, others
+from wrt._testing.points import changes, most_changed, others
 from wrt._testing.probe import Probe, along, carries
 from wrt._testing.run import Run, Subject
 from wrt._testing.settings import settings
-from wrt._testing.verdict import Failed, Proven, assertion
+from wrt._testing.verdict import Failed, Proven, Undecided, assertion
 from wrt.extend import numbers, precision, tensor_like
 
 ALL = 48  # boundaries that are all probed
 SOME = 20  # of more than that, evenly spread
-BY_VALUE = 3
 
 
 @assertion
@@ -35,9 +34,10 @@ def assert_causal(
     """Output position t along `axis` depends on input positions up to t only.
 
     Proven by derivatives at several inputs: for each boundary t one pull of a random combination of all outputs up to t,
-    whose gradient must be exactly zero after t (roundoff is told apart). And by value: inputs after t are replaced and
-    outputs up to t must stay. A leak from j to i is seen at every boundary between them. Up to 48 boundaries are all probed;
-    of more, 20 that lie evenly, so that every leak over a longer distance than their gap is still found for certain.
+    whose gradient must be exactly zero after t (roundoff is told apart). And by value: at three boundaries inputs after t are
+    replaced by near and by far ones, and outputs up to t must stay; a decision (argmax, rounding) that none of these changes
+    is not seen. A leak from j to i is seen at every boundary between them. Up to 48 boundaries are all probed; of more, 20
+    that lie evenly, so that every leak over a longer distance than their gap is still found for certain.
     `positions="all"` probes each, `positions=[...]` those you name.
 
     There is no shortcut to all of them: a pull from several rows shows a column only what they add up to, and of two
@@ -51,6 +51,8 @@ def assert_causal(
     fits = lambda y, x: len(y.shape) > axis and y.shape[axis] == x.shape[axis]
     run = subject.run(x, fits)
     length = run.given.shape[axis]
+    if length < 2:
+        raise Undecided("a sequence of one position", f"x has shape {run.given.shape}", "give at least two positions")
     boundaries = _boundaries(length, positions)
     count = settings.points if points is None else points
     passes, notes = 0, set[str]()
@@ -62,8 +64,9 @@ def assert_causal(
             here = run
         few = boundaries if k == 0 else boundaries[:: max(1, len(boundaries) // 4)]
         passes += _by_gradient(here, axis, few, notes)
-    passes += _by_value(subject, run, fits, axis, boundaries)
-    proof = f"derivatives at {count} inputs ({_coverage(boundaries, length)}) and {BY_VALUE} changes of later inputs"
+    runs = _by_value(subject, run, fits, axis, boundaries)
+    passes += runs
+    proof = f"derivatives at {count} inputs ({_coverage(boundaries, length)}) and {runs} changes of later inputs"
     if run.embedded:
         proof += f", through the embedding {run.x.name}"
     return Proven(f"the output is causal along axis {axis}", proof, passes, tuple(sorted(notes)))
@@ -134,16 +137,21 @@ def _by_value(subject: Subject, run: Run, fits: Callable[..., bool], axis: int, 
     x = numbers(run.given)
     random = np.random.default_rng(settings.seed)
     few = sorted({boundaries[0], boundaries[len(boundaries) // 2], boundaries[-1]}) if boundaries else []
+    runs = 0
     for t in few:
-        later = along(x.shape, axis, np.arange(x.shape[axis]) > t)
-        moved = subject.run(tensor_like(changed(x, later, random), run.given), fits)
-        difference = np.abs(numbers(moved.y).astype(np.float64) - before)
-        difference = np.where(along(before.shape, axis, np.arange(before.shape[axis]) <= t), difference, 0.0)
-        if difference.max(initial=0.0) > 64 * precision(run.y) * max(1e-30, float(np.abs(before).max())):
-            output = tuple(int(k) for k in np.unravel_index(int(difference.argmax()), difference.shape))
-            raise Failed(
-                f"output position {output[axis]} changes by {difference.max():.3g} when inputs after {t} change",
-                "its derivative is zero there: a decision (a mask, argmax, sorting, rounding) or a detached value carries it",
-                f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only",
-            ).at(output, None, float(difference.max()))
-    return len(few)
+        earlier = along(before.shape, axis, np.arange(before.shape[axis]) <= t)
+        for moved in changes(x, along(x.shape, axis, np.arange(x.shape[axis]) > t), random):
+            runs += 1
+            after = numbers(subject.run(tensor_like(moved, run.given), fits).y).astype(np.float64)
+            output = most_changed(before, after, earlier, precision(run.y))
+            if output is not None:
+                raise _changed(output, axis, t, abs(float(after[output] - before[output])))
+    return runs
+
+
+def _changed(output: tuple[int, ...], axis: int, t: int, difference: float) -> Failed:
+    return Failed(
+        f"output position {output[axis]} changes by {difference:.3g} when inputs after {t} change",
+        "its derivative is zero there: a decision (a mask, argmax, sorting, rounding) or a detached value carries it",
+        f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only",
+    ).at(output, None, difference)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wrt import d
 from wrt._testing.verdict import Failed, Proven, assertion
-from wrt.errors import GradientCut, NoPath, NotDifferentiable, NotRecorded
+from wrt.errors import GradientCut, NoPath, NotDifferentiable, NotRecorded, UnknownName
 from wrt.extend import numbers
 
 
@@ -26,6 +26,9 @@ def assert_all_parameters_learn(loss: Any, model: Any, *, frozen: Sequence[str] 
     'all 2 parameters learn'
     """
     found = dict(_named(d(loss) / d(model), ""))
+    for pattern in frozen:
+        if not any(fnmatch(name, pattern) for name in found):
+            raise _no_such(pattern, list(found))
     asked = {name: one for name, one in found.items() if not any(fnmatch(name, pattern) for pattern in frozen)}
     faults = {name: fault for name, one in asked.items() if (fault := _fault(one))}
     if faults:
@@ -41,6 +44,12 @@ def assert_all_parameters_learn(loss: Any, model: Any, *, frozen: Sequence[str] 
     resting = len(found) - len(asked)
     notes = (f"{resting} were named frozen",) if resting else ()
     return Proven(f"all {len(asked)} parameters learn", "a finite gradient that is not zero, at this loss", 1, notes)
+
+
+def _no_such(pattern: str, names: list[str]) -> UnknownName:
+    """A pattern that fits nothing is a slip of the pen: what it was meant for would be tested, or its neighbor not."""
+    known = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+    return UnknownName(f"frozen={pattern!r} fits no parameter", f"there is {known}", "write a name, or a pattern as 'layer.*'")
 
 
 def _named(answers: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -61,7 +70,9 @@ def _fault(one: Any) -> str:
         return f"the gradient is cut: {cut.where}"
     except NoPath:
         return "no gradient path leads to it"
-    except (NotRecorded, NotDifferentiable) as missing:
+    except NotRecorded:
+        return "it does not require grad"
+    except NotDifferentiable as missing:
         return missing.what
     if not one.connected:
         return "the loss does not use it"

@@ -13,6 +13,9 @@ from wrt.extend import numbers, tensor_like
 
 Numbers = npt.NDArray[Any]
 
+FAR = 4.0  # times the spread of the numbers
+ROUNDINGS = 64  # that a number may differ by which stayed as it was
+
 
 def others(given: wrt.Handle, count: int, seed: int) -> Iterator[Any]:
     """More inputs of the same shape: floats around the given ones, token ids drawn from those that were given."""
@@ -32,6 +35,25 @@ def another(x: Numbers, random: np.random.Generator) -> Numbers:
     return drawn.astype(x.dtype)
 
 
-def changed(x: Numbers, where: npt.NDArray[np.bool_], random: np.random.Generator) -> Numbers:
-    """x with other numbers at some places."""
-    return np.where(where, another(x, random), x).astype(x.dtype)
+def changes(x: Numbers, where: npt.NDArray[np.bool_], random: np.random.Generator) -> Iterator[Numbers]:
+    """x with other numbers at some places: near ones, far ones, and turned around. Decisions have to be pushed over an edge."""
+    near, again = another(x, random), another(x, random)
+    if np.issubdtype(x.dtype, np.floating):
+        moved = [near, x + FAR * (again - x), -x]
+    else:
+        moved = [near, again, another(x, random)]
+    for other in moved:
+        yield np.where(where, other, x).astype(x.dtype)
+
+
+def most_changed(before: Numbers, after: Numbers, where: npt.NDArray[np.bool_], precision: float) -> tuple[int, ...] | None:
+    """The element that changed most where nothing may change; None where all of it is roundoff."""
+    same = (after == before) | (np.isnan(after) & np.isnan(before))
+    with np.errstate(invalid="ignore"):
+        off = np.nan_to_num(np.abs(after - before), nan=np.inf)  # what became a NaN has changed
+    difference = np.where(where & ~same, off, 0.0)
+    before, after = (one[np.isfinite(one)] for one in (before, after))
+    largest = max(float(np.abs(before).max(initial=0.0)), float(np.abs(after).max(initial=0.0)), 1e-30)
+    if not difference.max(initial=0.0) > ROUNDINGS * precision * largest:
+        return None
+    return tuple(int(k) for k in np.unravel_index(int(difference.argmax()), difference.shape))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,10 +15,10 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Part, Side, Value
 from wrt._run.answer import Answer
 from wrt._run.budget import SMALL, answer_bytes
-from wrt._run.certify import probe_of, seed_of, settled, tolerance, verdict
+from wrt._run.certify import probe_of, seed_of, settled, verdict
 from wrt._run.columns import pull_columns
 from wrt._run.heap import give_back
-from wrt._run.waist import Sides, both_sides
+from wrt._run.waist import Sides, both_sides, held
 
 KNOWN = "the plan of an earlier, identical question, proven again"
 
@@ -80,30 +79,11 @@ def through_again(ask: Ask, plan: Cut) -> Answer | None:
 
 
 def _proven(ask: Ask, sides: Sides) -> Factors:
-    last, first, expected = sides.last, sides.first, sides.expected
-    held = _at_a_glance(ask, sides) or replace(_certificate(ask, last, first, expected), probe=sides.probe)
-    return Factors(ask, last, first, held)
-
-
-def _at_a_glance(ask: Ask, sides: Sides) -> Certificate | None:
-    """The proof as NumPy tells it, where that sees the numbers: both sides of a waist are few.
-
-    By roots of sums of squares: of what is off never less than its largest, of what was said never more, per number. None
-    where that does not settle it.
-    """
-    arrays = ask.y.record.backend.arrays
-    look = getattr(arrays, "at_hand", None)
-    numbers = None if look is None else look(probe_of(ask), sides.last, sides.first, sides.expected)
-    if numbers is None:
-        return None
-    probe, last, first, said = numbers
-    with np.errstate(all="ignore"):
-        off = probe @ last @ first - said  # (1, n)
-        residual, size = math.sqrt(np.vdot(off, off)), math.sqrt(np.vdot(said, said) / ask.n)
-    allowed = tolerance(ask)
-    if not residual <= allowed * size < math.inf or not size:  # true for a NaN too
-        return None
-    return Certificate("probe", residual / size, allowed, finite=True, probe=sides.probe)
+    last, first, certificate = sides.last, sides.first, held(ask, sides)
+    if certificate is None:
+        expected = ask.y.record.backend.arrays.reshape(sides.expected, (1, ask.n))
+        certificate = replace(_certificate(ask, last, first, expected), probe=sides.probe)
+    return Factors(ask, last, first, certificate)
 
 
 def _side(values: list[Value]) -> Side:

@@ -41,29 +41,27 @@ def unplanned(ask: Ask) -> Unplanned:
         return LEFT_TO_OTHERS
     m, n = ask.m, ask.n
     small = min(m, n) < FEWEST
-    key = None if small else warm.key_of(ask)
-    known = None if key is None else warm.recall(key)
+    known = None if small else warm.recall(warm.key_of(ask))
     if isinstance(known, Cut):
         return Unplanned(through_again(ask, known), False)
-    if known is not None and not (isinstance(known, Direct) and known.whole):
+    if not (small or (isinstance(known, Direct) and known.whole) or (known is None and _over_at_a_glance(ask, m, n))):
         return LEFT_TO_OTHERS
     batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"
     if small and batches == "trusted":
         return Unplanned.directly(at_once(ask, batches=batches))
-    if key is None:
-        key = warm.key_of(ask)
-        known = warm.recall(key)
+    if small:
+        known = warm.recall(warm.key_of(ask))
     if isinstance(known, Direct) and known.whole:
         if batches == "unknown" and shown(ask, known):
             batches = "proven"
         return Unplanned.directly(at_once(ask, batches=batches, from_weights=known.from_weights))
-    if known is not None or not (small or _over_at_a_glance(ask, m, n)):
+    if known is not None:
         return LEFT_TO_OTHERS
     begun = batches == "trusted" and m <= n + 2 and record.ends_in_a_product(ask.y)
     found = (at_once(ask, batches=batches, from_weights=True) if begun else None) or at_once(ask, batches=batches)
     if found is not None:
         plan = direct(m, n, can_push=found.way == "push")
-        warm.remember(key, replace(plan, from_weights=found.from_weights, proven=not found.from_weights))
+        warm.remember(warm.key_of(ask), replace(plan, from_weights=found.from_weights, proven=not found.from_weights))
     return Unplanned.directly(found)
 
 

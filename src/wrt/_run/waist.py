@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wrt._core.ask import Ask
 from wrt._core.protocol import Array, CannotBatch
-from wrt._core.report import Step
+from wrt._core.report import Certificate, Step
 from wrt._core.value import Value
 from wrt._planner.foresee import FEWEST
 from wrt._run.at_once import in_chunks, ordinary, trusted
 from wrt._run.budget import LARGE, answer_bytes
-from wrt._run.certify import signs
+from wrt._run.certify import signs, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.tally import ALONE, SETTING_UP
 
 
 class Sides(NamedTuple):
-    """J = last @ first, and what an unbatched pull says of a probe of J."""
+    """J = last @ first, what an unbatched pull says of a probe of J, and how it was pulled."""
 
     last: Array
     """(m, k)"""
     first: Array
     """(k, n)"""
+    weights: Array
+    """(m,), of the probe"""
     expected: Array
-    """(1, n)"""
+    """(n,)"""
     steps: list[Step]
     probe: str
 
@@ -36,7 +41,9 @@ def both_sides(ask: Ask, waist: Value) -> Sides | None:
     None where the tensor is not narrow, where a side does not go in one call, or where one is refused.
     """
     y, x, m, k = ask.y, ask.x.parts[0].value, ask.m, waist.size
-    if not 1 < k < FEWEST or m <= k + 2 or k > ask.n or not (ordinary(ask) and trusted(waist, ask.x.values)):
+    if not 1 < k < FEWEST or m <= k + 2 or k > ask.n or not ordinary(ask):
+        return None
+    if not (trusted(y) or trusted(waist, ask.x.values)):  # what led to the waist led to y
         return None
     if answer_bytes(ask) >= LARGE and k > chunk_size(ask):
         return None
@@ -56,7 +63,27 @@ def both_sides(ask: Ask, waist: Value) -> Sides | None:
     columns, expected = pushed  # (k, m), (n,)
     took = between - started, time.perf_counter() - between
     steps, how = _told(above, below, k, took)
-    return Sides(arrays.transpose(columns), first, expected.reshape(1, -1), steps, how)
+    return Sides(arrays.transpose(columns), first, probe, expected, steps, how)
+
+
+def held(ask: Ask, sides: Sides) -> Certificate | None:
+    """The proof as NumPy tells it, where that sees the numbers: both sides of a waist are few.
+
+    By roots of sums of squares: of what is off never less than its largest, of what was said never more, per number. None
+    where that does not settle it.
+    """
+    arrays: Any = ask.y.record.backend.arrays
+    numbers = arrays.at_hand(sides.last, sides.first, sides.weights, sides.expected)
+    if numbers is None:
+        return None
+    last, first, weights, said = numbers
+    with np.errstate(all="ignore"):
+        off = weights @ last @ first - said  # (n,)
+        residual, size = math.sqrt(np.vdot(off, off)), math.sqrt(np.vdot(said, said) / said.size)
+    allowed = tolerance(ask)
+    if not residual <= allowed * size < math.inf or not size:  # true for a NaN too
+        return None
+    return Certificate("probe", residual / size, allowed, finite=True, probe=sides.probe)
 
 
 def _told(above: Any, below: Any, k: int, took: tuple[float, float]) -> tuple[list[Step], str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wrt
+from wrt import d
 from wrt._backends.jax.kinds import RULES, rule
 
 
@@ -112,3 +113,27 @@ def test_a_kernel_that_is_asked_about_has_no_rule():
     x = jnp.ones((1, 3, 8))
     marks = told(lambda k: jax.lax.conv_general_dilated(x, k, (1,), "SAME"), (2, 3, 3))
     assert marks is None
+
+
+@pytest.mark.parametrize("n", [4, 120])
+def test_elements_that_never_meet_are_zero_also_where_both_ways_are_nan(n):
+    """0 x inf in every direction: x / 0 depends on its own x alone."""
+    x = jnp.linspace(1.0, 2.0, n)
+    t = wrt.trace(lambda x: jnp.roll(2 * x, 1) / jnp.zeros(n), x)
+    truth = np.where(np.roll(np.eye(n), -1, 1) > 0, np.inf, 0.0)
+    J = d(t.output) / d(t.inputs[0])
+    np.testing.assert_array_equal(J.value, truth)
+    np.testing.assert_array_equal((d(t.output)[1] / d(t.inputs[0])).value, truth[1])
+    np.testing.assert_array_equal((d(t.output)[1:3] / d(t.inputs[0])[::2]).value, truth[1:3, ::2])
+    assert J.sparse().nnz == n
+    assert "never meet: zero" in str(J.explain())
+
+
+def test_what_a_derivative_of_the_users_own_says_of_zero_is_left_alone():
+    @jax.custom_jvp
+    def scaled(x):
+        return x / 0.0
+
+    scaled.defjvp(lambda primals, tangents: (scaled(*primals), tangents[0] / 0.0))
+    t = wrt.trace(scaled, jnp.ones(4))
+    assert np.isnan((d(t.output) / d(t.inputs[0])).value).sum() == 12

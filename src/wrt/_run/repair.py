@@ -9,6 +9,7 @@ operations on the way say that the two elements never meet, whatever the numbers
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.plan import Way
@@ -29,7 +30,7 @@ def non_finite(ask: Ask, linear: Linear, array: Array, way: Way, report: Report)
     if arrays.all_finite(array):
         return array
     array = _the_other_way(ask, linear, array, way, report)
-    return array if arrays.all_finite(array) else _where_nothing_meets(ask, array, report)
+    return array if arrays.all_finite(array) else _where_nothing_meets(ask, linear, array, report)
 
 
 def _the_other_way(ask: Ask, linear: Linear, array: Array, way: Way, report: Report) -> Array:
@@ -59,23 +60,31 @@ def _the_other_way(ask: Ask, linear: Linear, array: Array, way: Way, report: Rep
     return arrays.place(array, (rows, columns), arrays.from_numpy(values, ask.x.values[0]))
 
 
-def _where_nothing_meets(ask: Ask, array: Array, report: Report) -> Array:
+def _where_nothing_meets(ask: Ask, linear: Linear, array: Array, report: Report) -> Array:
     """Zero where no element of y can depend on that element of x."""
-    find = getattr(ask.y.record, "local_maps", None)
     part = ask.x.parts[0]
     plain = len(ask.x.parts) == 1 and part.into is None and not part.component
-    if find is None or not plain or ask.m * ask.n > FEW:
-        return array
-    local = find(ask.y, part.value, certain=True)
-    pattern = None if local is None else composed(local, ask.rows.positions, part.elements.positions, most=1)
-    if pattern is None:
+    meet = _can_meet(ask, linear) if plain and ask.m * ask.n <= FEW else None
+    if meet is None:
         return array
     arrays = ask.y.record.backend.arrays
-    rows, columns = np.nonzero(~arrays.isfinite(array) & ~pattern.toarray())
+    rows, columns = np.nonzero(~arrays.isfinite(array) & ~meet)
     if len(rows):
         report.notes.append(f"{len(rows)} entries were 0 x inf in both directions, of elements that never meet: zero")
         array = arrays.place(array, (rows, columns), arrays.from_numpy(np.zeros(len(rows)), part.value))
     return array
+
+
+def _can_meet(ask: Ask, linear: Linear) -> npt.NDArray[np.bool_] | None:
+    """(m, n), as rules for the operations on the way say, whatever the numbers are; None where one has none."""
+    rows, columns = ask.rows.positions, ask.x.parts[0].elements.positions
+    reach, find = getattr(linear, "reach", None), getattr(ask.y.record, "local_maps", None)
+    if reach is not None:
+        told: npt.NDArray[np.bool_] | None = reach(rows, certain=True)
+        return None if told is None else told[:, columns]
+    local = None if find is None else find(ask.y, ask.x.parts[0].value, certain=True)
+    pattern = None if local is None else composed(local, rows, columns, most=1)
+    return None if pattern is None else pattern.toarray()
 
 
 def _columns(ask: Ask, linear: Linear, columns: np.ndarray) -> Array:

@@ -100,9 +100,12 @@ class JaxLinear:
         with in_our_words():
             return Row(self)
 
-    def reach(self, rows: Positions) -> Marks | None:
-        """(rows, n): where these rows of a single x can be nonzero; None where not every operation tells."""
-        if len(self.live) != 1 or len(self.xs) != 1:
+    def reach(self, rows: Positions, *, certain: bool = False) -> Marks | None:
+        """(rows, n): where these rows of a single x can be nonzero; None where not every operation tells.
+
+        Of a function with a derivative of the user's own only this one could be `certain`.
+        """
+        if len(self.live) != 1 or len(self.xs) != 1 or (certain and not reach.batches_hold(self.ops)):
             return None
         return reach.reach(self.ops, self.y.key, self.xs[0].key, rows, self.record.program.value)
 

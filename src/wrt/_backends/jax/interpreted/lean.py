@@ -54,7 +54,7 @@ class Lean(NamedTuple):
         step = STEP * max(1.0, float(np.abs(x).max()))
         with np.errstate(all="ignore"):
             ends = [_ran(self.ops, wide | {self.x: x + way * tangent}, wide=True)[self.y] for way in (step, -step)]
-        return ((ends[0] - ends[1]) / (2 * step)).reshape(-1)
+            return ((ends[0] - ends[1]) / (2 * step)).reshape(-1)
 
 
 def lean(ops: Sequence[Op], y: Var, x: Var, value: Callable[[Var], Any], lines: int) -> Lean | None:

@@ -214,3 +214,24 @@ def test_a_parameter_that_rests_unnamed_is_called_by_its_name() -> None:
     model.weight.requires_grad_(False)
     with pytest.raises(Failed, match="weight does not learn: it does not require grad"):
         assert_all_parameters_learn(model(torch.ones(1, 2)).sum(), model)
+
+
+@pytest.mark.parametrize("f", [torch.relu, lambda x: x.clamp(0, 1), lambda x: torch.maximum(x, -2 * x)])
+def test_a_kink_is_no_wrong_backward(f) -> None:
+    x = torch.tensor([0.4, 0.0, -0.3], dtype=torch.float64)
+    with pytest.raises(Undecided, match=r"f has a kink at x\[1\]"):
+        assert_backward_correct(f, x)
+
+
+def test_a_backward_outside_of_both_slopes_of_a_kink_is_wrong() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.abs()
+
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * g
+
+    with pytest.raises(Failed, match="the backward is wrong"):
+        assert_backward_correct(Wrong.apply, torch.zeros(1, dtype=torch.float64))

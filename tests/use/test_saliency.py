@@ -7,7 +7,7 @@ from torch import nn
 
 import wrt
 from wrt import saliency
-from wrt.errors import NotDifferentiable
+from wrt.errors import NotDifferentiable, WrongIndex
 
 captum = pytest.importorskip("captum.attr")
 
@@ -117,3 +117,13 @@ def test_nothing_of_the_users_changes(case: tuple[nn.Module, torch.Tensor], unch
         saliency.integrated_gradients(model, x, OF, steps=4)
         saliency.smooth_grad(model, x, OF, samples=3)
         saliency.gradient(model, x, OF)
+
+
+def test_a_class_that_is_not_there_is_refused_in_words() -> None:
+    model, x = nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), torch.randn(2, 3, 4)
+    for method in (saliency.gradient, saliency.gradient_times_input, saliency.integrated_gradients, saliency.smooth_grad):
+        for of in (4, (slice(None), 9)):  # a class alone would be a sample
+            with pytest.raises(WrongIndex) as raised:
+                method(model, x, of)
+            assert raised.value.what == f"of={of!r} is no index of the output"
+            assert raised.value.where == "its shape is (2, 5), samples first where the model takes a batch"

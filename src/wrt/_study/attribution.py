@@ -18,7 +18,7 @@ from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._study.target import finder
 from wrt._study.tensors import Numbers, kept, numbers
-from wrt.errors import NotDifferentiable, WrongQuery, WrongShape
+from wrt.errors import NotDifferentiable, WrongIndex, WrongQuery, WrongShape
 
 Copies = Callable[[slice], Any]
 """Some of the inputs at which gradients are taken, with an axis for them in front."""
@@ -119,7 +119,7 @@ def _followed_cam(explained: _Explained, x: Any, layer: str, positive: bool) -> 
     maps = seen[-1]
     if maps.ndim < 3:
         raise WrongShape(f"{layer} has no maps", f"its shape is {tuple(maps.shape)}", "name the output of a convolution")
-    g = (d(y[explained.index].sum()) / d(maps)).value
+    g = (d(explained.chosen(y).sum()) / d(maps)).value
     weights = g.mean(dim=tuple(range(2, g.ndim)), keepdim=True)
     cam = (weights * maps.detach()).sum(dim=1, keepdim=True)
     return cam.clamp_min(0) if positive else cam
@@ -140,9 +140,18 @@ class _Explained:
         with kept(self.model):
             return trace(self.model, x, *self.more, values=values, **self.keywords)
 
-    @property
-    def index(self) -> Any:
-        return ... if self.of is None else self.of
+    def chosen(self, y: Any, *, copies: bool = False) -> Any:
+        """The elements of an output that are explained; of every copy, where those lie along the first axis."""
+        index = self.of if isinstance(self.of, tuple) else (... if self.of is None else self.of,)
+        try:
+            return y[(slice(None), *index)] if copies else y[index]
+        except IndexError:
+            shape = tuple(y.shape)[1:] if copies else tuple(y.shape)
+            raise WrongIndex(
+                f"of={self.of!r} is no index of the output",
+                f"its shape is {shape}, samples first where the model takes a batch",
+                "write of=(0, 3) for element 3 of the first sample, of=(slice(None), 3) for that of every sample",
+            ) from None
 
     @property
     def plain(self) -> bool:
@@ -189,7 +198,7 @@ class _Explained:
 def _gradient(explained: _Explained, x: Any) -> Any:
     if explained.followable(x):
         y, followed = explained.followed(x)
-        return (d(y[explained.index].sum()) / d(followed)).value
+        return (d(explained.chosen(y).sum()) / d(followed)).value
     side, by = explained.sides(x)
     return _pull(side, by, explained.elements(side.shape, x).positions, None)
 
@@ -240,8 +249,7 @@ def _followed_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) 
     y, followed = explained.followed(copies)
     if not y.ndim or y.shape[0] != copies.shape[0]:
         return None
-    index = explained.index if isinstance(explained.index, tuple) else (explained.index,)
-    chosen = y.reshape(len(weights), x.shape[0], *y.shape[1:])[(slice(None), *index)]
+    chosen = explained.chosen(y.reshape(len(weights), x.shape[0], *y.shape[1:]), copies=True)
     g = (d(chosen.sum()) / d(followed)).value.reshape(len(weights), *x.shape)  # each copy has a gradient of its own
     if np.ptp(weights) == 0:
         return g.sum(0) * float(weights[0])

@@ -16,6 +16,8 @@ from wrt.extend import is_float, numbers, precision, tensor_like
 
 Numbers = npt.NDArray[Any]
 
+KINK = 0.05  # of the larger slope: a smooth function bends less than that within two steps
+
 
 @assertion
 def assert_backward_correct(
@@ -83,8 +85,16 @@ class Slopes:
             before = slope
         return best
 
+    def sides(self, u: Numbers, v: Numbers) -> tuple[float, float]:
+        """The slopes just before x and just after it, each up to the roundoff of f."""
+        h = 4 * precision(self.run.y) ** 0.5 * self.size / max(float(np.abs(v).max()), 1e-30)
+        (behind, scale), (here, _), (ahead, _) = (self._at(u, self.x + k * h * v) for k in (-1, 0, 1))
+        noise = 16 * precision(self.run.y) * scale / h
+        before, after = (here - behind) / h, (ahead - here) / h
+        return before - np.sign(after - before) * noise, after + np.sign(after - before) * noise
 
-def _failed(run: Run, slopes: Slopes, u: Numbers, g: Numbers, v: Numbers) -> Failed:
+
+def _failed(run: Run, slopes: Slopes, u: Numbers, g: Numbers, v: Numbers) -> Failed | Undecided:
     """Name the input element that disagrees most, by halving the direction."""
     candidates = np.arange(g.size)
     while len(candidates) > 1:
@@ -100,6 +110,13 @@ def _failed(run: Run, slopes: Slopes, u: Numbers, g: Numbers, v: Numbers) -> Fai
     unit = np.zeros(g.shape)
     unit[column] = 1.0
     measured, _ = slopes.along(u, unit)
+    before, after = slopes.sides(u, unit)
+    if abs(after - before) > KINK * max(abs(before), abs(after)) and min(before, after) <= g[column] <= max(before, after):
+        return Undecided(
+            f"f has a kink at x{list(column) if column else ''}",
+            f"its slope is {before:.6g} before it and {after:.6g} after it, and the backward says {float(g[column]):.6g}",
+            "every number between the two is right there: give an x beside it",
+        )
     return Failed(
         f"the backward is wrong at x{list(column) if column else ''}: "
         f"it says {float(g[column]):.6g}, the function itself {measured:.6g}",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from wrt import d
+from tests.torch.test_rules import without_hooks
 from wrt._backends.torch.backend import BACKEND
 from wrt._backends.torch.rules import gain
 from wrt._backends.torch.rules.table import RULES as TABLE
@@ -11,11 +11,20 @@ from wrt._backends.torch.sweep import RULES, VMAP
 from wrt._backends.torch.trusted import TRUSTED
 
 
+@pytest.fixture(autouse=True)
+def nobody_watches(monkeypatch):
+    without_hooks(monkeypatch)
+
+
 def rung(y, x):
-    J = d(y) / d(x)
-    rows = [torch.autograd.grad(one, x, retain_graph=True)[0].reshape(-1) for one in y.reshape(-1)[:3]]
-    torch.testing.assert_close(J.value.reshape(y.numel(), -1)[:3], torch.stack(rows), rtol=1e-11, atol=1e-11)
-    return J.explain().steps[0].rung
+    """How all rows are swept in one batch."""
+    Y, X = BACKEND.lift(y), BACKEND.lift(x)
+    linear, trusted = BACKEND.live.linear(Y, [X]), BACKEND.live.trusted(Y, [X])
+    assert trusted
+    block = linear.pull_at_once(torch.eye(y.numel(), dtype=y.dtype), trusted)
+    rows = [torch.autograd.grad(one, x, retain_graph=True)[0] for one in y[:3]]
+    torch.testing.assert_close(block[:3], torch.stack(rows), rtol=1e-11, atol=1e-11)
+    return linear.swept_by
 
 
 def numbers(*shape):

@@ -21,11 +21,18 @@ from wrt._backends.torch.rules import program as programs
 from wrt._backends.torch.rules.families import Joined, Many, One, Product, Same
 from wrt._backends.torch.rules.program import program
 from wrt._backends.torch.rules.question import program_of
-from wrt._backends.torch.sweep import RULES, VMAP, TorchLinear
+from wrt._backends.torch.sweep import RULES, VMAP
 from wrt._run.tally import IN_THE_BATCH
 
 Tensor = torch.Tensor
 F64 = torch.float64
+
+
+def without_hooks(monkeypatch) -> None:
+    """As in a process in which nobody has set any."""
+    monkeypatch.setattr(hooks, "_ALL_SEEN", [True])
+    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES"):
+        monkeypatch.setattr(hooks, known, {})
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +40,7 @@ def as_in_a_new_process(monkeypatch):
     """Nothing is proven yet, and no hook of another test is in the way; rules are looked up however small a batch is."""
     for least in ("SOME", "MANY"):
         monkeypatch.setattr(gain, least, 0)
-    monkeypatch.setattr(hooks, "_ALL_SEEN", [True])
-    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES"):
-        monkeypatch.setattr(hooks, known, {})
+    without_hooks(monkeypatch)
     proof.forget()
     yield
     proof.forget()
@@ -70,14 +75,16 @@ def _held_to_a_row_loop(y: Tensor, *xs: Tensor, tolerance: float) -> None:
     assert found is not None, names(y)
     seeds = random(3, *y.shape, seed=7, dtype=y.dtype)
     before = seeds.clone()
-    for pulled, rows, x in zip(found.pull(seeds), rows_of(y, list(xs), seeds), xs, strict=True):
-        if rows is None:
-            assert pulled is None
-            continue
-        assert pulled.shape == (3, *x.shape)
-        assert pulled.dtype == x.dtype
-        scale = max(1.0, float(rows.abs().max())) if rows.numel() else 1.0
-        torch.testing.assert_close(pulled, rows, rtol=tolerance, atol=tolerance * scale)
+    expected = rows_of(y, list(xs), seeds)
+    for answer in (found.pull(seeds), found.pull(seeds.clone(), spent=True)):
+        for pulled, rows, x in zip(answer, expected, xs, strict=True):
+            if rows is None:
+                assert pulled is None
+                continue
+            assert pulled.shape == (3, *x.shape)
+            assert pulled.dtype == x.dtype
+            scale = max(1.0, float(rows.abs().max())) if rows.numel() else 1.0
+            torch.testing.assert_close(pulled, rows, rtol=tolerance, atol=tolerance * scale)
     assert torch.equal(seeds, before)
 
 
@@ -438,8 +445,12 @@ def test_a_batch_that_goes_wrong_later_is_found_by_the_probe(monkeypatch):
     """Rules that were proven, rows that are mixed up afterwards: the probe is one of these rows."""
     x = random(N).requires_grad_()
     y = network(x)
-    right = TorchLinear._pull_by_rules
-    monkeypatch.setattr(TorchLinear, "_pull_by_rules", lambda self, s: [g[[1, 0, *range(2, len(g))]] for g in right(self, s)])
+    right = programs.Program.pull
+
+    def mixed(self, seeds, *, spent=False):
+        return [g[[1, 0, *range(2, len(g))]] for g in right(self, seeds, spent=spent)]
+
+    monkeypatch.setattr(programs.Program, "pull", mixed)
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, rows_of(y, [x], torch.eye(N, dtype=F64))[0], rtol=1e-12, atol=1e-12)
     assert "rules: the certificate disagreed" in "\n".join(J.explain().fallbacks)
@@ -500,8 +511,8 @@ def test_rules_that_fail_leave_nobody_to_trust_an_unknown_batch(monkeypatch):
     right = programs.Program.pull
     calls = []
 
-    def fails(self, seeds):
-        calls.append(len(right(self, seeds)))
+    def fails(self, seeds, *, spent=False):
+        calls.append(len(right(self, seeds, spent=spent)))
         raise NoRule("met something else")
 
     monkeypatch.setattr(programs.Program, "pull", fails)

@@ -273,7 +273,7 @@ def _rows_from_weights(y: Value, x: Value, m: int) -> Found | None:
         return None if block is None else _beside_a_pull(y, record.linear(y, (x,)), block, m, inner.swept_by)
     probe = arrays.weights(signs(m), y)
     (pulled,) = last.pull_alone(probe.view(y.shape))
-    block = inner.pull_at_once(arrays.concat([rows, pulled[None]], 0), True)
+    block = inner.pull_at_once(arrays.concat([rows, pulled[None]], 0), True, spent=True)
     if block is None:
         return None
     residual, size = arrays.probed(probe, block)

@@ -21,6 +21,7 @@ from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.rules.gain import gains
+from wrt._backends.torch.rules.program import Program as Rules
 from wrt._backends.torch.rules.question import program_of, put_aside
 from wrt._backends.torch.sharded import is_sharded, whole
 from wrt._backends.torch.twice import refuse_lost
@@ -67,7 +68,7 @@ class TorchLinear:
             if len(seeds) == 1:
                 return [None if g is None else g.unsqueeze(0) for g in self._pull_one(seeds[0])]
             if rung == RULES:
-                return self._pull_by_rules(seeds)
+                return self._pull_by_rules(program_of(self.y, self.xs), seeds)
             if rung == VMAP:
                 return self._pull_vmap(seeds)
             if rung == BATCHED:
@@ -75,33 +76,34 @@ class TorchLinear:
             rows = [self._pull_one(seed) for seed in seeds]
             return [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
 
-    def rung_at_once(self, count: int, trusted: bool) -> str:
-        """The rung of `pull_at_once`: rules that are known, and those of a new graph where looking them up pays."""
+    def _rules_at_once(self, count: int, trusted: bool) -> Rules | None:
+        """Rules that are known, and those of a new graph where looking them up pays."""
         if trusted and self.y.key.program is None and not gains(self.y, self.xs, count):
-            return VMAP
-        return VMAP if program_of(self.y, self.xs) is None else RULES
+            return None
+        return program_of(self.y, self.xs)
 
     def pull_alone(self, seed: Tensor) -> list[Tensor | None]:
         """One plain pass: y.shape -> x.shape for each x, to be read before the next one: the memory may be shared."""
         with compat.Undisturbed():
             return [None if g is None else _to_dense(g) for g in self._pulled_to(seed, self.ins)]
 
-    def pull_at_once(self, seeds: Tensor, trusted: bool) -> Tensor | None:
+    def pull_at_once(self, seeds: Tensor, trusted: bool, *, spent: bool = False) -> Tensor | None:
         """A batch to the only x on the first rung, (k, *y.shape) -> (k, x.size).
 
-        Operations that are trusted all have a batching rule.
+        Operations that are trusted all have a batching rule. `spent`: nobody needs the seeds afterwards.
         """
-        self.swept_by = self.rung_at_once(seeds.shape[0], trusted)
-        if self.swept_by == RULES:
+        found = self._rules_at_once(seeds.shape[0], trusted)
+        self.swept_by = VMAP if found is None else RULES
+        if found is not None:
             try:
                 with compat.Undisturbed():
-                    (pulled,) = self._pull_by_rules(seeds)
+                    (pulled,) = self._pull_by_rules(found, seeds, spent=spent)
             except CannotBatch:  # and there is no program any more: `vmap` is the first rung now
-                if trusted and not self._vouched():
-                    raise  # rules alone were trusted
+                if spent or (trusted and not self._vouched()):
+                    raise  # rules alone were trusted, or they have written to the seeds
                 self.swept_by = VMAP
             else:
-                return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
+                return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), None if spent else seeds)
         try:
             if trusted and compat.is_calm():
                 (pulled,) = compat.batched_pull(self.out, self.ins, seeds)
@@ -152,12 +154,11 @@ class TorchLinear:
         except RuntimeError as error:
             raise in_our_words(error) from error
 
-    def _pull_by_rules(self, seeds: Tensor) -> list[Tensor | None]:
-        program = program_of(self.y, self.xs)
+    def _pull_by_rules(self, program: Rules | None, seeds: Tensor, *, spent: bool = False) -> list[Tensor | None]:
         if program is None:
             raise CannotBatch("an operation on the way has no rule")
         try:
-            return program.pull(seeds)
+            return program.pull(seeds, spent=spent)
         except Exception as error:
             put_aside(self.y)
             raise CannotBatch(_first_line(error)) from error
@@ -288,9 +289,9 @@ class TorchLinear:
             return lifted
 
 
-def _own(block: Tensor, seeds: Tensor) -> Tensor:
+def _own(block: Tensor, seeds: Tensor | None) -> Tensor:
     """A block in memory of its own: seeds are kept for the next question, and a view passes them on as they are."""
-    if block.is_contiguous() and block.untyped_storage().data_ptr() != seeds.untyped_storage().data_ptr():
+    if block.is_contiguous() and (seeds is None or block.untyped_storage().data_ptr() != seeds.untyped_storage().data_ptr()):
         return block
     return block.clone(memory_format=torch.contiguous_format)
 

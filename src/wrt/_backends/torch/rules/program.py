@@ -38,9 +38,13 @@ class Program:
         passed = {one for step in steps for one in _held_by(step[2])} if len(ends) > 1 else ()
         self._inner = frozenset([slot for slot in ends if slot is not None and slot in passed])  # an x on the way to another one
 
-    def pull(self, seeds: Tensor) -> list[Tensor | None]:
-        """(k, *y.shape) -> (k, *x.shape) for each x, None where nothing leads there."""
+    def pull(self, seeds: Tensor, *, spent: bool = False) -> list[Tensor | None]:
+        """(k, *y.shape) -> (k, *x.shape) for each x, None where nothing leads there.
+
+        `spent`: nobody needs the seeds any more, and they may be written to.
+        """
         batch = Batch(seeds.shape[0], self.spots, self.loose)
+        batch.ours[self.start] = spent
         held, inner = batch.held, self._inner
         held[self.start] = seeds
         found: dict[int, Tensor] = {}

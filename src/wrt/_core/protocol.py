@@ -100,9 +100,12 @@ class Recording(Record, Protocol):
     `output` and `inputs` are the user's own containers with a Value in the place of every tensor; other leaves stay.
     """
 
-    output: Any
-    inputs: list[Any]
-    keywords: dict[str, Any]
+    @property
+    def output(self) -> Any: ...
+    @property
+    def inputs(self) -> list[Any]: ...
+    @property
+    def keywords(self) -> dict[str, Any]: ...
 
     @property
     def names(self) -> Bindings:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wrt._core.protocol import Record
 
 
-@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
+@dataclass(slots=True, eq=False, weakref_slot=True)  # not frozen: a frozen one takes three times as long to make
 class Value:
     """One tensor at one moment of one run; an in-place write makes another Value of the same buffer.
 

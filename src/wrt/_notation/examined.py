@@ -59,7 +59,7 @@ def _made(record: Any, value: Value) -> Where | None:
     made: Where | None = record.where(value)
     if made is not None:
         return made
-    bound = record.names.of(value)
+    bound = record.names.of(value) or record.names.of(value.key)  # whichever a backend files under a name
     return bound[0].where if bound else None
 
 

@@ -234,7 +234,10 @@ def trace(f: Callable[..., Any], *args: Any, values: bool = False, **kwargs: Any
     12.0
     """
     backend = _backend_for(f, args, kwargs)
-    recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
+    try:
+        recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
+    finally:
+        forget_locals(sys._getframe(1))
     return Trace({backend.name: recording})
 
 

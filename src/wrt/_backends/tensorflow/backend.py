@@ -81,13 +81,13 @@ class TensorFlowBackend:
             for leaf in args if not kwargs and all(map(_plain, args)) else tf.nest.flatten((args, kwargs)):
                 if recording.is_tensor(leaf):
                     recorder.meet(recording.known_as(leaf), watch=True)
-            recording.inputs, recording.keywords = _values(recording, list(args)), _values(recording, kwargs)
+            recording.given = recording.moments.inside(list(args)), recording.moments.inside(kwargs)
             with recorder.watching():
                 output = f(*args, **kwargs)
             for leaf in [output] if _plain(output) else tf.nest.flatten(output):
                 if recording.is_tensor(leaf):
                     recorder.meet(recording.known_as(leaf))  # a constant that no operation made
-            recording.output = _values(recording, output)
+            recording.returned = recording.moments.inside(output)
         return recording
 
     @contextmanager
@@ -126,17 +126,6 @@ def _named(model: Any) -> dict[str, Any]:
 
 def _plain(obj: Any) -> bool:
     return type(obj) is compat.EagerTensor
-
-
-def _values(recording: TensorFlowRecording, tree: Any) -> Any:
-    """The user's own containers with a Value in the place of every tensor."""
-    if type(tree) is compat.EagerTensor:  # looking into containers takes longer than all else here
-        return recording.lift(tree)
-    if type(tree) is list and all(type(one) is compat.EagerTensor for one in tree):
-        return [recording.lift(one) for one in tree]
-    if isinstance(tree, dict) and not tree:
-        return {}
-    return tf.nest.map_structure(lambda leaf: recording.lift(leaf) if recording.is_tensor(leaf) else leaf, tree)
 
 
 def _is_layer(obj: Any) -> bool:

@@ -97,7 +97,7 @@ class Examined:
             if node.op == "ReadVariableOp":
                 read, handle = tensors[node.outputs[0]], tensors[node.inputs[0]]
                 tensors[handle.id] = replace(handle, shape=read.shape, dtype=read.dtype)
-        for value in self.recording.variables():
-            number = self.recording.number(value)
+        for moment in self.recording.moments.variables():
+            number = self.log.number(moment.number)
             if number in tensors:
-                tensors[number] = replace(tensors[number], shape=tuple(value.shape), dtype=value.dtype.name)
+                tensors[number] = replace(tensors[number], shape=moment.shape, dtype=moment.dtype.name)

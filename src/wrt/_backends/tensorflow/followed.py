@@ -60,9 +60,9 @@ class Followed:
         return self.log.tensors[number][1] == compat.RESOURCE
 
     def _trainable(self, number: int) -> bool:
-        for value in self.recording.variables():
-            if number in (value.key.number, self.recording.number(value)):
-                return bool(value.key.variable.trainable)
+        for moment in self.recording.moments.variables():
+            if number in (moment.number, self.log.number(moment.number)):
+                return bool(moment.variable.trainable)
         return True
 
     def starts(self, tensor: int) -> int | None:
@@ -102,7 +102,7 @@ class Followed:
         """Where a name that meant a variable came to mean this tensor."""
         for name in self.recording.names:
             for earlier, later in pairwise(self.recording.names.all(name)):
-                if earlier.object.key.variable is not None and later.object.key.number == tensor:
+                if earlier.object.variable is not None and later.object.number == tensor:
                     return later.where
         return None
 
@@ -119,7 +119,7 @@ class Followed:
             if not after.isdisjoint(later.inputs):
                 after.update(later.outputs)
         bound = [b for name in self.recording.names for b in self.recording.names.all(name) if b.code is code]
-        found = [b for b in bound if b.object.key.number in after]
+        found = [b for b in bound if b.object.number in after]
         return min(found, key=lambda b: b.where.line).where if found else node.where
 
     def consumed(self, y: int) -> tuple[Where | None, str] | None:

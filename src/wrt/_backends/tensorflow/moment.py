@@ -5,11 +5,67 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
 
-@dataclass(frozen=True, slots=True, eq=False)
+from wrt._backends.tensorflow import compat
+
+
+@dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
 class Moment:
-    """`number` is the tensor's own in this process; `variable` is set where the Value is a variable."""
+    """`number` is the tensor's own in this process; `variable` is set where the Value is a variable.
+
+    A recording keeps these, and never a Value: that one holds the recording, and neither would go before the other.
+    """
 
     number: int
     tensor: Any
     variable: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple((self.tensor if self.variable is None else self.variable).shape)
+
+    @property
+    def dtype(self) -> Any:
+        return (self.tensor if self.variable is None else self.variable).dtype
+
+
+class Moments:
+    """The Moments of one run by their numbers."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Moment] = {}
+
+    def of(self, obj: Any) -> Moment:
+        """The one Moment of a tensor or variable."""
+        plain = compat.plain_variable(obj)
+        taped = known_as(plain)
+        number = compat.number(taped)
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = Moment(number, taped, plain if isinstance(plain, tf.Variable) else None)
+        return found
+
+    def variables(self) -> list[Moment]:
+        return [moment for moment in self._known.values() if moment.variable is not None]
+
+    def inside(self, tree: Any) -> Any:
+        """The user's own containers with a Moment in the place of every tensor."""
+        if type(tree) is compat.EagerTensor:  # looking into containers takes longer than all else here
+            return self.of(tree)
+        if type(tree) is list and all(type(one) is compat.EagerTensor for one in tree):
+            return [self.of(one) for one in tree]
+        if isinstance(tree, dict) and not tree:
+            return {}
+        return tf.nest.map_structure(lambda leaf: self.of(leaf) if is_tensor(leaf) else leaf, tree)
+
+
+def is_tensor(obj: Any) -> bool:
+    wrapper = compat.keras_variable()
+    return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
+
+
+def known_as(obj: Any) -> Any:
+    """What the tape knows a tensor or a variable by."""
+    plain = compat.plain_variable(obj)
+    return compat.handle(plain) if isinstance(plain, tf.Variable) else plain

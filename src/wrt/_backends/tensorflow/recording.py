@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -17,7 +16,7 @@ from wrt._backends.tensorflow.cut import why_unreached
 from wrt._backends.tensorflow.events import Notes
 from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.log import Log
-from wrt._backends.tensorflow.moment import Moment
+from wrt._backends.tensorflow.moment import Moment, Moments, is_tensor, known_as
 from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.price import Row
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
@@ -41,9 +40,8 @@ class TensorFlowRecording:
         self.backend = backend
         self.log = Log(start)
         self.tape: Any = None
-        self.output: Any = None
-        self.inputs: list[Any] = []
-        self.keywords: dict[str, Any] = {}
+        self.given: tuple[list[Any], dict[str, Any]] = ([], {})  # the arguments, with Moments in the places of tensors
+        self.returned: Any = None
         self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
         self.notes_for_why = Notes()
         self.updates: dict[int, Update] = {}
@@ -53,7 +51,8 @@ class TensorFlowRecording:
         self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
-        self._values: dict[int, Value] = {}
+        self.moments = Moments()
+        self._values: dict[int, weakref.ref[Value]] = {}  # while somebody holds them: see Moment
         self._names = Bindings()
         self._read = 0  # how many of the notes are in it
         self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
@@ -82,29 +81,43 @@ class TensorFlowRecording:
 
     # ---------------------------------------------------------------- Values
 
-    @staticmethod
-    def is_tensor(obj: Any) -> bool:
-        wrapper = compat.keras_variable()
-        return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
-
-    @staticmethod
-    def known_as(obj: Any) -> Any:
-        """What the tape knows a tensor or a variable by."""
-        plain = compat.plain_variable(obj)
-        return compat.handle(plain) if isinstance(plain, tf.Variable) else plain
+    is_tensor = staticmethod(is_tensor)
+    known_as = staticmethod(known_as)
 
     def lift(self, obj: Any) -> Value:
-        """The one Value of a tensor or variable in this run."""
-        plain = compat.plain_variable(obj)
-        taped = self.known_as(plain)
-        number = compat.number(taped)
-        found = self._values.get(number)
+        """The one Value of a tensor or variable in this run, as long as somebody holds it."""
+        return self._value_at(self.moments.of(obj))
+
+    def _value_at(self, moment: Moment) -> Value:
+        held = self._values.get(moment.number)
+        found = None if held is None else held()
         if found is None:
-            variable = plain if isinstance(plain, tf.Variable) else None
-            moment = Moment(number, taped, variable)
-            name = next(iter(self._called.get(number, ())), "")  # of those that were read so far
-            found = self._values[number] = Value(self, moment, tuple(plain.shape), plain.dtype, name)
+            name = next(iter(self._called.get(moment.number, ())), "")  # of those that were read so far
+            found = Value(self, moment, moment.shape, moment.dtype, name)
+            self._values[moment.number] = weakref.ref(found)
         return found
+
+    def _values_in(self, tree: Any) -> Any:
+        """The user's own containers with a Value in the place of every tensor."""
+        if type(tree) is Moment:
+            return self._value_at(tree)
+        if type(tree) is list and all(type(one) is Moment for one in tree):
+            return [self._value_at(one) for one in tree]
+        return tf.nest.map_structure(lambda leaf: self._value_at(leaf) if type(leaf) is Moment else leaf, tree)
+
+    @property
+    def inputs(self) -> list[Any]:
+        found: list[Any] = self._values_in(self.given[0])
+        return found
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._values_in(self.given[1])
+        return found
+
+    @property
+    def output(self) -> Any:
+        return self._values_in(self.returned)
 
     def find(self, obj: Any) -> Value | None:
         if not self.is_tensor(obj) or not self.met(compat.number(self.known_as(obj))):
@@ -130,16 +143,17 @@ class TensorFlowRecording:
         while self._read < len(self.noted):
             name, tensor, code, offset = self.noted[self._read]
             self._read += 1
-            value = self.lift(tensor)
-            self._names.add(Binding(name, value, code, offset, self._read))
-            self.called(name, value.key.number)
+            moment = self.moments.of(tensor)
+            self._names.add(Binding(name, moment, code, offset, self._read))
+            self.called(name, moment.number)
 
     def called(self, name: str, number: int) -> None:
         """A tensor has a name, perhaps from before the recording."""
         self._called.setdefault(number, {})[name] = None
 
     def bound(self, binding: Binding) -> Value:
-        return replace(binding.object, name=binding.name)
+        moment = binding.object
+        return Value(self, moment, moment.shape, moment.dtype, binding.name)
 
     def value(self, value: Value) -> Any:
         if value.key.variable is None:
@@ -153,10 +167,6 @@ class TensorFlowRecording:
     def evidence(self) -> TensorFlowEvidence:
         """The run under examination, for `why` and `check`."""
         return TensorFlowEvidence(self)
-
-    def variables(self) -> list[Value]:
-        """The Values that are variables."""
-        return [value for value in self._values.values() if value.key.variable is not None]
 
     def numbered(self, value: Value) -> int | None:
         """Which tensor of the graph a Value is."""
@@ -342,7 +352,7 @@ class TensorFlowRecording:
         return local_maps(self.log, self.number(y), self.number(x), certain=certain)
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        given = {value.key.number for value in _leaves([self.inputs, self.keywords])}
+        given = {moment.number for moment in _leaves(self.given)}
         return why_unreached(self.log, self.number(y), self.number(x), given)
 
     def notes(self, y: Value, x: Side) -> list[str]:
@@ -361,12 +371,12 @@ class TensorFlowRecording:
                 return None
             return self._write(update, len(self.chain(self.lift(update.after))), compat.number(update.after))
 
-        ends = [[v.key.number for v in _leaves(tree)] for tree in ([self.inputs, self.keywords], self.output)]
+        ends = [[moment.number for moment in _leaves(tree)] for tree in (self.given, self.returned)]
         return self.log.graph(ends[0], ends[1], self.called_by, write)
 
 
-def _leaves(tree: Any) -> list[Value]:
-    return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, Value)]
+def _leaves(tree: Any) -> list[Moment]:
+    return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, Moment)]
 
 
 def _written_twice(regions: list[Any], elements: Elements) -> tuple[str, ...]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat, noticed
-from wrt._backends.tensorflow.standin import stand_in
-from wrt._backends.tensorflow.tapes import TapesFollowed, UserTape
+from wrt._backends.tensorflow.tapes import UserTape, tapes_followed
 from wrt._core.where import Spot, spot
 
 
@@ -47,23 +46,15 @@ class Notes:
 
 @contextmanager
 def followed(notes: Notes, count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
-    """Stand in front of GradientTape and of custom gradients."""
-    with ExitStack() as stack:
-        tapes = TapesFollowed(notes.tapes, count, number)
-        for name, make in tapes.stand_ins().items():
-            stack.enter_context(stand_in(tf.GradientTape, name, make))
-        stack.enter_context(noticed.whole_gradients(_custom(notes, count)))
-        stack.enter_context(noticed.host_functions(_host(notes, count)))
+    """Stand in front of GradientTape and of Python functions that are called with arrays."""
+    with tapes_followed(notes.tapes, count, number), noticed.host_functions(_host(notes, count)):
         yield
 
 
-def _custom(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:
-    def note(op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
-        if not compat.is_quiet() and callable(backward):
-            kept = tuple(t for t in inputs if isinstance(t, compat.EagerTensor))
-            notes.customs.append(Custom(str(op), count(), kept, tuple(outputs), backward, spot(sys._getframe(2))))
-
-    return note
+def custom(op: Any, at: int, inputs: Any, outputs: Any, backward: Any) -> Custom:
+    """To be called by what TensorFlow calls to record a gradient."""
+    kept = tuple(t for t in inputs if isinstance(t, compat.EagerTensor))
+    return Custom(str(op), at, kept, tuple(outputs), backward, spot(sys._getframe(3)))
 
 
 def _host(notes: Notes, count: Callable[[], int]) -> Callable[..., None]:

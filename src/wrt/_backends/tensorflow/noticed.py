@@ -5,7 +5,7 @@ Beside `compat`, the only place that knows private parts of TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -33,13 +33,8 @@ def reads(notice: Callable[[Tensor], None]) -> Noticed:
     return stand_in(ops._EagerTensorBase, "_numpy", make)
 
 
-def custom_gradients(notice: Callable[[Sequence[Tensor]], None]) -> Noticed:
-    """Call `notice` with the inputs of every operation whose gradient is about to be recorded as a whole."""
-    return whole_gradients(lambda op, outputs, inputs, backward: notice(inputs))
-
-
-def whole_gradients(notice: Callable[..., None]) -> Noticed:
-    """Call `notice(name, outputs, inputs, backward)` for every gradient that is recorded as a whole."""
+def custom_gradients(notice: Callable[..., None]) -> Noticed:
+    """Call `notice(name, outputs, inputs, backward)` for every operation whose gradient is about to be recorded as a whole."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:

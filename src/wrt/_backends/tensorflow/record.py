@@ -18,6 +18,7 @@ from wrt._backends.tensorflow import compat, events, noticed
 from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import layers_named
+from wrt._backends.tensorflow.operators import lean_operators
 from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.resting import rested
 from wrt._backends.tensorflow.writes import UPDATES, Update
@@ -70,6 +71,7 @@ class Recorder:
             stack.enter_context(noticed.arrays(self._from_numpy))
             stack.enter_context(noticed.custom_gradients(self._custom))
             stack.enter_context(layers_named(self))
+            stack.enter_context(lean_operators())
             stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
             stack.callback(compat.close_tape, recording.open())
             compat.add_callback(self._ran)
@@ -141,12 +143,15 @@ class Recorder:
         if frame is not None and self.recording.is_tensor(tensor):
             self._note(name, tensor, frame.f_code, frame.f_lasti)
 
-    def _custom(self, inputs: Any) -> None:
+    def _custom(self, op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """A gradient of the user's own is about to be recorded: only if one of its inputs is watched."""
         if not compat.is_quiet():
             for tensor in inputs:
                 if isinstance(tensor, compat.EagerTensor):
                     self.meet(tensor, watch=True)
+            if callable(backward):
+                customs = self.recording.notes_for_why.customs
+                customs.append(events.custom(op, self._count(), inputs, outputs, backward))
 
     def _read(self, tensor: Any) -> None:
         log, number = self.recording.log, compat.number(tensor)

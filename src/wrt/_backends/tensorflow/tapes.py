@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -37,36 +37,51 @@ class UserTape:
         return inside and not any(start <= operation < stop for start, stop in self.pauses)
 
 
+@contextmanager
+def tapes_followed(tapes: list[UserTape], count: Callable[[], int], number: Callable[[Any], int]) -> Iterator[None]:
+    """Stand in front of `tf.GradientTape`: most programs have no tape, for them two methods are enough."""
+    with ExitStack() as stack:
+        following = TapesFollowed(tapes, count, number, stack)
+        stack.enter_context(stand_in(tf.GradientTape, "__enter__", following.enter))
+        stack.enter_context(stand_in(tf.GradientTape, "__exit__", following.leave))  # looked up before it is entered
+        yield
+
+
 class TapesFollowed:
     """Makes what stands in front of the methods of `tf.GradientTape`; each of them passes every call on."""
 
-    def __init__(self, tapes: list[UserTape], count: Callable[[], int], number: Callable[[Any], int]) -> None:
+    def __init__(self, tapes: list[UserTape], count: Callable[[], int], number: Callable[[Any], int], stack: ExitStack) -> None:
         self.tapes = tapes
         self.count = count  # of the operations that ran so far
         self.number = number  # of a tensor
+        self.stack = stack
 
-    def stand_ins(self) -> dict[str, Make]:
+    def _follow(self, tape: UserTape) -> None:
+        if not self.tapes:
+            for name, make in self._of_a_tape().items():
+                self.stack.enter_context(stand_in(tf.GradientTape, name, make))
+        self.tapes.append(tape)
+
+    def _of_a_tape(self) -> dict[str, Make]:
         return {
-            "__enter__": self._enter,
-            "__exit__": self._exit,
             "watch": self._watch,
             "gradient": self._gradient,
             "stop_recording": self._stop_recording,
         }
 
-    def _enter(self, original: Method) -> Method:
+    def enter(self, original: Method) -> Method:
         def enter(tape: Any) -> Any:
             result = original(tape)
             if not _is_ours():
                 watches = bool(getattr(tape, "_watch_accessed_variables", True))
                 persistent = bool(getattr(tape, "_persistent", False))
                 tape._wrt_tape = UserTape(persistent, watches, self.count(), spot(sys._getframe(1)))
-                self.tapes.append(tape._wrt_tape)
+                self._follow(tape._wrt_tape)
             return result
 
         return enter
 
-    def _exit(self, original: Method) -> Method:
+    def leave(self, original: Method) -> Method:
         def leave(tape: Any, *reason: Any) -> Any:
             known = _known(tape)
             if known is not None:

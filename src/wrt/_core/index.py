@@ -71,12 +71,11 @@ class Elements:
         """Flat positions, one after another."""
         if self.listed is not None:
             return self.listed
-        if not self.shape:
-            return np.array([self.offset], dtype=np.int64)
-        grid = np.int64(self.offset) + sum(
-            (self._steps(axis) for axis in range(len(self.shape))), np.zeros((1,) * len(self.shape), dtype=np.int64)
-        )
-        return np.broadcast_to(grid, self.shape).reshape(-1)
+        found: Positions = np.array([self.offset], dtype=np.int64)
+        for length, stride in zip(self.shape, self.strides, strict=True):
+            if length != 1:
+                found = np.add.outer(found, np.arange(length, dtype=np.int64) * stride)
+        return found.reshape(-1)
 
     def _steps(self, axis: int) -> Positions:
         along = [1] * len(self.shape)

@@ -117,7 +117,11 @@ class Passes:
 def places_of(ask: Ask, plan: Compressed) -> Array:
     """Where each slot of the passes belongs in the flat (m, n)."""
     if "places" not in plan.kept:
-        plan.kept["places"] = written_out(ask, plan.compression.places, ask.x.values[0])
+        arrays, like, lines = ask.y.record.backend.arrays, ask.x.values[0], plan.kept.pop("lines", None)
+        if lines is None:
+            plan.kept["places"] = written_out(ask, plan.compression.places, like)
+        else:  # the proof has added them up already
+            plan.kept["places"] = arrays.reshape(lines * ask.n + arrays.index(plan.compression.along, like), (-1,))
     return plan.kept["places"]
 
 

@@ -23,8 +23,8 @@ from wrt._run.at_once import ALONE, SMALLEST
 from wrt._run.certify import probe_of, signs, verdict
 from wrt._run.tables import summed, written_out
 
-KEPT = ("weights", "free", "columns", "at hand, pull", "at hand, push")
-"""What a plan keeps for its next proof."""
+KEPT = ("weights", "free", "columns", "lines", "at hand, pull", "at hand, push")
+"""What a plan keeps for its next proof; the lines behind its slots, until somebody has placed them."""
 
 Numbers = npt.NDArray[Any]
 
@@ -82,9 +82,11 @@ def _weights(ask: Ask, plan: Compressed) -> Array:
         for mask in compression.owned:
             weights = weights * arrays.from_numpy(mask, like)
         plan.kept["weights"] = weights
-        nobodys = arrays.zeros(compression.box, like) == weights  # no weight of a probe is zero by itself
-        plan.kept["free"] = nobodys if compression.owned else None
-        if plan.way == "push":
+        # no weight of a probe is zero by itself
+        plan.kept["free"] = arrays.zeros(compression.box, like) == weights if compression.owned else None
+        if plan.way == "pull" and ask.accelerated and "places" not in plan.kept:
+            plan.kept["lines"] = rows
+        elif plan.way == "push":
             plan.kept["columns"] = written_out(ask, (*compression.owners, compression.along * 0), like)
     return plan.kept["weights"]
 

@@ -106,3 +106,30 @@ no gradient path from {0} to h
         with pytest.raises(errors.NoPath) as raised:
             (d(h) / d(x)).value
         assert str(raised.value) == words.format(name)
+
+
+class Tripled(torch.autograd.Function):
+    """|x| by its forward, 3 by its backward: tells which of them was asked."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 3 * gradient
+
+
+tripled = Tripled.apply  # as torch's own tutorial does: taken before any recording
+
+
+def test_a_function_that_was_given_a_name_before_the_recording_is_seen() -> None:
+    x = torch.tensor([1.0, -2.0], dtype=DOUBLE)
+    for apply in (tripled, lambda x: tripled(x) * 1, lambda x: Tripled.apply(x)):
+        t = wrt.trace(apply, x)
+        assert torch.equal((d(t.output) / d(t.inputs[0])).value, 3 * torch.eye(2, dtype=DOUBLE))
+    with wrt.record():
+        y = tripled(x)
+    assert torch.equal((d(y) / d(x)).value, 3 * torch.eye(2, dtype=DOUBLE))
+    assert "apply" not in vars(torch.autograd.Function.__mro__[1])  # nothing stands in the way any more
+    assert not tripled(x).requires_grad

@@ -68,6 +68,9 @@ def pull(
     return pulled
 
 
+BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]
+"""The class whose `apply` that of `torch.autograd.Function` calls, with no transform of torch.func in between."""
+
 # outputs, seeds, retain_graph, create_graph, inputs, allow_unused, accumulate_grad: the same from torch 2.0 to 2.13
 _run_backward: Any = getattr(torch.autograd.Variable._execution_engine, "run_backward", None)
 

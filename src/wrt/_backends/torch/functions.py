@@ -1,4 +1,8 @@
-"""`Function.apply` bypasses function modes, so a recording stands in its way while it lasts."""
+"""`Function.apply` bypasses function modes, so a recording stands in its way while it lasts.
+
+Many keep it under a name of their own, `swish = Swish.apply`, from before the recording: what stands in the way is not that
+method but the next one, which it calls in turn.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 
 import torch
 
+from wrt._backends.torch import compat
 from wrt._backends.torch.kinds import Traits
 from wrt._backends.torch.standing import Undo, here, stands_in
 
@@ -17,10 +22,10 @@ OURS = ("wrt._backends.torch.twins", "torch.utils.checkpoint")
 @stands_in
 def applied() -> Undo:
     """Note every custom Function that a recording thread applies, as one operation of its class's name."""
-    original = torch.autograd.Function.__dict__["apply"]
+    below: Any = compat.BELOW_FUNCTION
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        run = original.__get__(None, cls)
+        run = super(below, cls).apply
         recording = here()
         if recording is None or not torch._C._len_torch_function_stack() or cls.__module__ in OURS:
             return run(*args, **kwargs)
@@ -32,12 +37,12 @@ def applied() -> Undo:
         listener = recording.listener
         with torch._C.DisableTorchFunction():  # neither what is inside it nor our own work is another operation
             boxed = listener.saved.boxed(args), listener.saved.boxed(kwargs)
-            result = listener.perform(call, Traits(cls.__name__), args, kwargs, sys._getframe(1))
+            result = listener.perform(call, Traits(cls.__name__), args, kwargs, sys._getframe(2))
         listener.kept[len(listener.operations) - 1] = (cls, *boxed)  # to run it again beside its own backward
         return result
 
     def undo() -> None:
-        torch.autograd.Function.apply = original
+        del below.apply
 
-    torch.autograd.Function.apply = classmethod(apply)
+    below.apply = classmethod(apply)
     return undo

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitor
 @pytest.fixture
 def switched_off(monkeypatch):
     """What JAX read while the watch was off."""
-    read, tells = [], unwatched._reads_its_own
+    read, tells = [], unwatched._calls_its_own
 
     def told(frame):
         found = tells(frame)
@@ -29,7 +29,7 @@ def switched_off(monkeypatch):
 
     before = sys.gettrace()
     sys.settrace(None)
-    monkeypatch.setitem(CLOSED, compat.READS, told)
+    monkeypatch.setitem(CLOSED, compat.CALLS, told)
     jax.clear_caches()
     yield read
     sys.settrace(before)
@@ -92,7 +92,7 @@ def test_a_transformed_function_is_not_one_of_jax():
     def frame_of(fun, *args, **kwargs):
         return sys._getframe()
 
-    tells = unwatched._reads_its_own
+    tells = unwatched._calls_its_own
     assert not tells(frame_of(jnp.ravel.__wrapped__))  # nobody records
 
     def f(x):

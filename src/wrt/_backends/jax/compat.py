@@ -8,12 +8,12 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from inspect import signature
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config, core, pjit, source_info_util
+from jax._src import config, core, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
@@ -68,8 +68,16 @@ def only_probing() -> bool:
     return False
 
 
-READS = getattr(getattr(pjit, "_trace_for_jit", None), "__code__", None)
-"""The function in which JAX reads another one, `fun`, of `args` and `kwargs`; None where it has another name."""
+
+
+def _called_for_jitted() -> CodeType | None:
+    found = getattr(jax.numpy.ravel, "_cache_miss", None)
+    code = getattr(getattr(found, "__wrapped__", found), "__code__", None)
+    return code if code is not None and "fun" in code.co_freevars else None
+
+
+CALLS = _called_for_jitted()
+"""The function that JAX calls for a jitted `fun` of `args` and `kwargs`: it reads it, and makes an operation of it."""
 
 CONTEXT = core.trace_ctx
 FOR_REAL = core.eval_trace

@@ -32,8 +32,8 @@ def push_seconds(flow: Flow, tensors: list[int], passes: int) -> float:
 def each(flow: Flow, tensors: list[int]) -> float:
     """One more pull in a batch."""
     rates = rates_on(flow)
-    products = sum(flow.products[tensor] for tensor in tensors)
-    elements = sum(flow.elements[tensor] for tensor in tensors)
+    products = sum([flow.products[tensor] for tensor in tensors])
+    elements = sum([flow.elements[tensor] for tensor in tensors])
     return products * rates.product + elements * rates.element
 
 

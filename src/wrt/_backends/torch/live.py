@@ -217,7 +217,7 @@ class LiveRecord:
 
     def glance(self, y: Value) -> int | None:
         """How many operations led to y, where they are few and y is no product whose weights could be a start."""
-        return cuts.glance(y)
+        return cuts.glance(self.signature(y))
 
     def _at_edge(self, edge: GradientEdge) -> Value:
         metadata = edge.node._input_metadata[edge.output_nr]

@@ -52,10 +52,28 @@ class Cone:
             return None
 
 
+class Places:
+    """Where some elements of a tensor lie, axis by axis, and the patch around them."""
+
+    def __init__(self, elements: Elements, shape: Shape) -> None:
+        self.along: Positions = np.array(np.unravel_index(elements.positions, shape))  # (axes, elements)
+        low, high = self.along.min(1).tolist(), self.along.max(1).tolist()
+        self.bounds: Box = tuple([(a, b + 1) for a, b in zip(low, high, strict=True)])
+
+    def inside(self, box: Box) -> Positions:
+        """Flat positions within a patch, -1 for those outside of it."""
+        sizes = [b - a for a, b in box]
+        within = self.along - np.array([[a] for a, _ in box])
+        if box == self.bounds:
+            return np.ravel_multi_index(tuple(within), sizes)
+        found = np.ravel_multi_index(tuple(within), sizes, mode="clip")
+        return np.where((within >= 0).all(0) & (within < np.array(sizes)[:, None]).all(0), found, -1)
+
+
 class Recipe:
     """What to do with each tensor between y and x, and where rows and columns lie in the patches of the two ends."""
 
-    def __init__(self, operations: Operations, boxes: list[Box], rows: Positions, columns: Positions) -> None:
+    def __init__(self, operations: Operations, boxes: list[Box], rows: Places, columns: Places) -> None:
         self.work = sum([one.work(box) for one, box in zip(operations[:-1], boxes[:-1], strict=True)])
         self.whole = sum([one.whole_work for one in operations[:-1]])
         self.steps: list[tuple[int, int, Pull]] = [
@@ -64,11 +82,11 @@ class Recipe:
             for k, earlier in one.sources
         ]
         self.start = tuple(b - a for a, b in boxes[0])
-        place = _inside(boxes[0], operations[0].shape, rows)
-        kept = np.flatnonzero(place >= 0)  # rows outside of the patch cannot reach the columns
-        self._kept = None if len(kept) == len(rows) else torch.from_numpy(kept)
-        self._rows = torch.from_numpy(place[kept])
-        place = _inside(boxes[-1], operations[-1].shape, columns)
+        place = rows.inside(boxes[0])
+        kept = None if place.min() >= 0 else np.flatnonzero(place >= 0)  # rows outside cannot reach the columns
+        self._kept = None if kept is None else torch.from_numpy(kept)
+        self._rows = torch.from_numpy(place if kept is None else place[kept])
+        place = columns.inside(boxes[-1])
         all_of_it = math.prod(b - a for a, b in boxes[-1]) == len(place) and bool((np.diff(place) == 1).all())
         self._columns = None if all_of_it else torch.from_numpy(place)
 
@@ -124,14 +142,14 @@ def recipe(operations: Operations, rows: Elements, columns: Elements, *listed: b
 
     `listed` tells apart what two Elements do not: lists of as many positions.
     """
-    of_y, of_x = rows.positions, columns.positions
     shapes = [one.shape for one in operations]
-    reach: dict[int, Box] = {0: _bounds(shapes[0], of_y)}
+    of_y, of_x = Places(rows, shapes[0]), Places(columns, shapes[-1])
+    reach: dict[int, Box] = {0: of_y.bounds}
     for later, one in enumerate(operations):
         for _, earlier in one.sources:
             reach[earlier] = _joined(reach.get(earlier), local.back(one, shapes[earlier], reach[later]))
     last = len(operations) - 1
-    ahead: dict[int, Box] = {last: _bounds(shapes[last], of_x)}
+    ahead: dict[int, Box] = {last: of_x.bounds}
     for later in range(last - 1, -1, -1):
         for _, earlier in operations[later].sources:
             box = local.forth(operations[later], shapes[earlier], ahead[earlier])
@@ -151,18 +169,3 @@ def _joined(one: Box | None, other: Box) -> Box:
 
 def _common(one: Box, other: Box) -> Box:
     return tuple([(a if a > c else c, b if b < d else d) for (a, b), (c, d) in zip(one, other, strict=True)])
-
-
-def _bounds(shape: Shape, positions: Positions) -> Box:
-    places = np.unravel_index(positions, shape)
-    return tuple((int(each.min()), int(each.max()) + 1) for each in places)
-
-
-def _inside(box: Box, shape: Shape, positions: Positions) -> Positions:
-    """Flat positions within a patch, -1 for those outside of it."""
-    found = np.zeros(len(positions), dtype=np.int64)
-    valid = np.ones(len(positions), dtype=bool)
-    for place, (a, b) in zip(np.unravel_index(positions, shape), box, strict=True):
-        found = found * (b - a) + (place - a)
-        valid &= (place >= a) & (place < b)
-    return np.where(valid, found, -1)

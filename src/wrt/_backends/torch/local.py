@@ -158,13 +158,13 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
     if operation.name == MAX_POOL:
         return _max_pool(before, patch, box, into)
     if operation.name in BY_RESULT:
-        pulled, fitted = BY_RESULT[operation.name], _fitting([a for a, _ in box], _sizes(box), into)
+        pulled, fitted = BY_RESULT[operation.name], _fitting(box, into)
         return lambda node, g: fitted(pulled(g, _part(node._saved_result, patch)))
     if operation.name in EACH_BY_ITSELF:
-        fitted = _fitting([a for a, _ in box], _sizes(box), into)
+        fitted = _fitting(box, into)
         return _batch_norm(box, fitted) if operation.name == BATCH_NORM else _elementwise(operation.shape, k, patch, fitted)
     moved = back(operation, before, box)
-    sizes, fitted = _sizes(moved), _fitting([a for a, _ in moved], _sizes(moved), into)
+    sizes, fitted = _sizes(moved), _fitting(moved, into)
     return lambda node, g: fitted(g.reshape(len(g), *sizes))
 
 
@@ -193,8 +193,7 @@ def _max_pool(before: Shape, patch: Patch, box: Box, into: Box) -> Pull:
     """Each number goes back to the place it was taken from, one place for all that lie outside of the patch."""
     (top, bottom), (left, right) = into[2:]
     sizes = (bottom - top, right - left)
-    starts = [box[0][0], box[1][0], top, left]
-    fitted = _fitting(starts, (*_sizes(box[:2]), *sizes), into)
+    fitted = _fitting((*box[:2], *into[2:]), into)
 
     def pull(node: Any, g: Tensor) -> Tensor:
         taken = _part(node._saved_result1, patch)
@@ -229,7 +228,7 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
     made = _made(cut, around, operation)
     wanted = _within_sizes(kept, (0, 0, operation.weight[1] * groups, *made))
     convolve = _convolve(operation, around, made)
-    fitted = _fitting([box[0][0], *(a for a, _ in into[1:])], (box[0][1] - box[0][0], *_sizes(into[1:])), into)  # samples
+    fitted = _fitting((box[0], *into[1:]), into)  # samples
 
     def pull(node: Any, g: Tensor) -> Tensor:
         weight = _part(node._saved_weight, channels).flip(turned)
@@ -274,15 +273,13 @@ def _channels(operation: Operation, box: Box) -> tuple[Patch, Callable[[Tensor],
 def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
     stride, padding, dilation = operation.windows
     channels, whole = _channels(operation, box)
-    starts = [a * s - p for (a, _), s, p in zip(box[2:], stride, padding, strict=True)]
-    transposed, apart, steps = TRANSPOSED[len(box)], tuple(dilation), tuple(stride)
-    sizes = [
-        (b - a - 1) * s + d * (k - 1) + 1
-        for (a, b), s, d, k in zip(box[2:], stride, dilation, operation.weight[2:], strict=True)
+    reached = [
+        (a * s - p, (b - 1) * s - p + d * (k - 1) + 1)
+        for (a, b), s, p, d, k in zip(box[2:], stride, padding, dilation, operation.weight[2:], strict=True)
     ]
-    samples = box[0][1] - box[0][0]
+    transposed, apart, steps = TRANSPOSED[len(box)], tuple(dilation), tuple(stride)
     groups = operation.groups
-    fitted = _fitting([box[0][0], 0, *starts], (samples, operation.weight[1] * groups, *sizes), into)
+    fitted = _fitting((box[0], (0, operation.weight[1] * groups), *reached), into)
 
     def pull(node: Any, g: Tensor) -> Tensor:
         weight = _part(node._saved_weight, channels)
@@ -292,13 +289,13 @@ def _strided_convolution(operation: Operation, box: Box, into: Box) -> Pull:
     return pull
 
 
-def _fitting(at: list[int], sizes: Shape, into: Box) -> Callable[[Tensor], Tensor]:
-    """What of a patch that starts at `at` lies inside a box; zeros where the box is larger."""
-    if all(start == a and start + size == b for start, size, (a, b) in zip(at, sizes, into, strict=True)):
+def _fitting(box: Box, into: Box) -> Callable[[Tensor], Tensor]:
+    """What of a patch lies inside another one; zeros where that is larger."""
+    if box == into:
         return _as_it_is
     around: list[int] = []
-    for start, size, (a, b) in zip(at, sizes, into, strict=True):
-        around = [start - a, b - start - size, *around]
+    for (start, stop), (a, b) in zip(box, into, strict=True):
+        around = [start - a, b - stop, *around]
     return lambda piece: F.pad(piece, around)
 
 

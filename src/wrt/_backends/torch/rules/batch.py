@@ -39,7 +39,7 @@ class Batch:
                 return gradient.reshape(self.rows, *shape)
         return gradient
 
-    def pass_on(self, slot: int, last: bool, *, shared: bool) -> None:
+    def pass_on(self, slot: int, last: bool, shared: bool) -> None:
         """A gradient was taken: nobody needs it any more, or others do, who may find that it is read elsewhere too."""
         if last:
             self.held[slot] = None

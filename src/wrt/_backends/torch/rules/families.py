@@ -103,7 +103,7 @@ class Many:
         gradient = batch.shaped(slot)
         free = last and batch.ours[slot]
         pulled = self.pulls[k](node, gradient, free)
-        batch.pass_on(slot, last, shared=pulled is gradient)
+        batch.pass_on(slot, last, pulled is gradient)
         batch.give(into, fitted(spot, pulled), free or pulled is not gradient)
 
 
@@ -120,18 +120,17 @@ class Terms:
         return max(inputs) < len(self.factors)
 
     def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        gradient: Any = batch.held[slot]
+        pulled = gradient = batch.held[slot]
         expected = spot[0]._input_metadata[spot[1]]
         if expected.dtype is not gradient.dtype:
             raise NoRule(f"{gradient.dtype} and {expected.dtype} meet")
-        pulled = gradient
         if math.prod(expected.shape) * batch.rows != gradient.numel():
             pulled = summed(batch.shaped(slot), expected.shape)
         free = last and batch.ours[slot]
         factor = self.factors[k](node)
         if factor != 1:
             pulled = times(pulled, factor, free or pulled is not gradient)
-        batch.pass_on(slot, last, shared=pulled is gradient)
+        batch.pass_on(slot, last, pulled is gradient)
         batch.give(into, pulled, free or pulled is not gradient)
 
 
@@ -157,7 +156,7 @@ class Product:
         if k < left:
             gradient = batch.shaped(slot)
             term = gradient if node._saved_beta == 1 else gradient * node._saved_beta
-            batch.pass_on(slot, last, shared=True)
+            batch.pass_on(slot, last, True)
             batch.give(into, fitted(spot, term), term is not gradient)
             return
         if k == left:
@@ -205,9 +204,9 @@ class Pieces:
         return _first(inputs)
 
     def apply(self, batch: Batch, node: Node, slot: list[tuple[int, Slot]], k: int, into: Slot, spot: Spot, last: bool) -> None:
+        room = batch.room(into, spot, batch.held[slot[0][1]])
         for output, held in slot:
-            gradient = batch.shaped(held)
-            self.place(node, batch.room(into, spot, gradient), output).add_(gradient)
+            self.place(node, room, output).add_(batch.shaped(held))
             batch.held[held] = None
 
 

@@ -7,6 +7,7 @@ import torch
 from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
 from wrt._backends.torch.sweep import TorchLinear
+from wrt._core.protocol import CannotBatch
 
 pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
@@ -23,6 +24,7 @@ def test_the_nonzeros_are_those_of_the_row_loop_cold_and_warm(name):
         np.testing.assert_allclose(found.toarray(), truth, rtol=1e-12, atol=1e-12)
         assert found.data.all()
         assert found.has_sorted_indices
+        assert found.indices.dtype == found.indptr.dtype == np.int32  # what scipy's solvers take without a copy
         assert found.nnz == np.count_nonzero(truth)
         assert bool(J.explain().notes) == (seed > 0)  # the plan of an earlier question
 
@@ -106,6 +108,24 @@ def test_one_call_answers_a_warm_question():
         J.sparse()
     assert [(step.passes, step.calls) for step in J.explain().steps] == [(4, 1)]
     assert "one more row" in str(J.certificate)
+
+
+def test_the_rung_that_is_told_is_the_one_that_ran(monkeypatch):
+    """Rules that are begun with and then refuse leave the batch to `vmap`."""
+
+    tried = []
+
+    def refuse(*given, **more):
+        tried.append(given)
+        raise CannotBatch("an operation on the way has no rule")
+
+    monkeypatch.setattr("wrt._backends.torch.sweep.gains", lambda *question: True)
+    monkeypatch.setattr(TorchLinear, "_pull_by_rules", refuse)
+    y, x = at_random(PROBLEMS["burgers"])
+    J = d(y) / d(x)
+    np.testing.assert_allclose(J.sparse().toarray(), row_loop(y, x).numpy(), rtol=1e-12, atol=1e-12)
+    assert tried
+    assert {step.rung for step in J.explain().steps if step.passes > 1} == {"vmap"}
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -139,7 +139,8 @@ def test_what_is_cheapest_depends_on_how_many_and_how_long() -> None:
     assert [cheapest(layer, count) for count in (8, 64, 2000)] == ["eager", "eager", "batch"]
 
 
-def test_an_operation_without_a_batching_rule_is_no_error_to_read_about(capfd) -> None:
+def test_an_operation_without_a_batching_rule_is_no_error_to_read_about(capfd, monkeypatch) -> None:
+    monkeypatch.setattr(price, "BATCHED", price.Price(0.0, 0.0, 0.0, 0.0, 0.0))  # on a quick machine, rows are cheaper
     x = tf.constant(np.random.default_rng(0).normal(size=(1, 6, 6, 2)))
     kernel = tf.constant(np.random.default_rng(1).normal(size=(3, 3, 2, 2)))
     with wrt.record():

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from wrt._backends.tensorflow import compat, noticed
+from wrt._backends.tensorflow.numpy_within import functions_run, read_by_numpy
 from wrt._backends.tensorflow.refusals import read_in_gradient
 from wrt._core.where import Spot, place, spot, user_files
 
@@ -32,7 +33,11 @@ def nothing_read(recording: TensorFlowRecording) -> Iterator[None]:
             where = spot(sys._getframe(1))
             read.extend([where] if where is not None else [])
 
-    with noticed.reads(note):
+    def note_function(frame: FrameType) -> None:
+        where = read_by_numpy(frame)
+        read.extend([where] if where is not None else [])
+
+    with noticed.reads(note), functions_run(note_function):
         yield
     if read:
         raise read_in_gradient(place(*read[0]))

@@ -68,8 +68,7 @@ def pull(
     return pulled
 
 
-BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]
-"""The class whose `apply` that of `torch.autograd.Function` calls, with no transform of torch.func in between."""
+BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `apply` that of Function calls
 
 # outputs, seeds, retain_graph, create_graph, inputs, allow_unused, accumulate_grad: the same from torch 2.0 to 2.13
 _run_backward: Any = getattr(torch.autograd.Variable._execution_engine, "run_backward", None)
@@ -96,6 +95,12 @@ def is_shared(tensor: torch.Tensor) -> bool:
     if _holders is None:
         return True
     return bool(_holders(tensor.untyped_storage()._cdata) > 2)  # the tensor, and what was made to ask
+
+
+def is_one_of_several(view: torch.Tensor) -> bool:
+    """Whether a view was made by a function that makes several at once: none of them may be written to."""
+    inside: Any = torch._C._autograd
+    return view._is_view() and inside._get_creation_meta(view) == inside.CreationMeta.MULTI_OUTPUT_NODE
 
 
 _holders: Any = getattr(torch._C, "_storage_Use_Count", None)  # so since torch 2.1, and in 2.13

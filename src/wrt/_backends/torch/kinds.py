@@ -52,7 +52,7 @@ VERBATIM = frozenset(
         "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ "
         "_make_subclass is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ "
         "set_grad_enabled _set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= "
-        "autograd.grad"
+        "autograd.grad resize_ resize_as_ apply_ map_ map2_"
     ).split()
 )
 """Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
@@ -60,7 +60,13 @@ VERBATIM = frozenset(
 KINKED = frozenset(["max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin", "abs", "absolute"])
 """Functions with a kink or a tie: their arguments are kept (copied if overwritten), to look at both sides of it."""
 
-REMEMBERED = KINKED | {"detach_", "data=", "requires_grad_", "requires_grad="}
+REBOUND = frozenset(["detach_", "data=", "set_", "resize_", "resize_as_", "apply_", "map_", "map2_"])
+"""Calls after which a tensor is another one, with no history that autograd knows: its twin is given up."""
+
+TURNED = frozenset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
+"""Calls that leave the numbers where they are and give a tensor another shape: its twin becomes a view of what it was."""
+
+REMEMBERED = KINKED | REBOUND | {"requires_grad_", "requires_grad="}
 """Calls of which more than inputs and outputs is noted."""
 
 LEAVES_TENSORS = frozenset(

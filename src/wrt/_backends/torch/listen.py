@@ -17,10 +17,10 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REMEMBERED, TRAITS, UNDIFFERENTIABLE_INPUTS, Traits
+from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, TRAITS, TURNED, UNDIFFERENTIABLE_INPUTS, Traits
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
-from wrt._backends.torch.twinning import handed_back, run_on_twins, twins_for
+from wrt._backends.torch.twinning import handed_back, run_on_twins, turned, twins_for
 from wrt._backends.torch.unseen import transforming
 from wrt._backends.torch.writes import Call, before_writes, note_write_behind, note_writes, statistics
 from wrt._core.where import Spot, user_files
@@ -169,10 +169,12 @@ class Listener(TorchFunctionMode):
         given = tensors_in(args, kwargs)
         entries = [self.entry(tensor) for tensor in given]
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+        if name in TURNED and not given[0].requires_grad:
+            return turned(self, func, name, args, kwargs, entries[0], frame)
         run, plain = func, False
         replaced: Any = None
         if enabled and not verbatim:
-            plain, replaced = twins_for(self, name, given, entries)
+            plain, replaced = twins_for(self, name, given, entries, writes)
         if writes or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
             run = before_writes(self, name, func, args, kwargs)
             pure = False
@@ -185,7 +187,7 @@ class Listener(TorchFunctionMode):
         inputs = [entry.number for entry in entries]
         spot, off = (spot_of(frame), None) if enabled else _spot_and_off(frame)
         written: Any = ()
-        if versions is not None and versions != _versions(given):
+        if versions is not None and name not in REBOUND and versions != _versions(given):
             call = Call(name, args, kwargs, plain, enabled, spot)
             written = note_writes(self, call, given, versions, entries)
         outputs = self._outputs((result,) if isinstance(result, Tensor) else result, entries)
@@ -256,7 +258,7 @@ class Listener(TorchFunctionMode):
         tensor = entries[0]() if entries else None
         if tensor is None:
             return
-        if name in ("detach_", "data="):  # another value, although no version counter says so
+        if name in REBOUND:  # another value, although no version counter says so
             entries[0].shadow = entries[0].buffer = None
             self.renumber(tensor, entries[0], number)
             outputs[:] = [entries[0].number]
@@ -352,6 +354,7 @@ class Listener(TorchFunctionMode):
         entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
         holder = entry.shadow if entry.shadow is not None else tensor
         entry.node, entry.output = node_of(holder), holder.output_nr
+        entry.size, entry.kind = tensor.shape, tensor.dtype
         self.values.append(entry)
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()

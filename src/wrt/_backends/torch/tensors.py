@@ -118,7 +118,7 @@ def noted(tensor: Tensor, number: int, operation: int | None) -> Entry:
     entry.requires_grad = tensor.requires_grad
     entry.shadow = entry.buffer = entry.geometry = None
     entry.stamp = 0
-    entry.size = tensor.shape  # a torch.Size is a tuple
+    entry.size = torch.Size([tensor.size(0)]) if tensor.is_nested else tensor.shape  # a torch.Size is a tuple
     entry.kind = tensor.dtype
     return entry
 

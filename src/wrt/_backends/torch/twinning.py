@@ -9,15 +9,17 @@ from torch import Tensor
 
 from wrt._backends.torch import twins
 from wrt._backends.torch.buffers import Buffer
+from wrt._backends.torch.compat import is_one_of_several
 from wrt._backends.torch.kinds import REFUSALS, UNDIFFERENTIABLE_INPUTS
 from wrt._backends.torch.tensors import Entry, swapped
+from wrt._core.where import spot as spot_of
 
 if TYPE_CHECKING:
     from wrt._backends.torch.listen import Listener
 
 
 def twins_for(
-    listener: Listener, name: str, given: list[Tensor], entries: list[Entry]
+    listener: Listener, name: str, given: list[Tensor], entries: list[Entry], writes: bool
 ) -> tuple[bool, dict[int, Tensor] | None]:
     """Whether the user's own graph records this call, and the twins of what it does not record."""
     plain = False
@@ -30,20 +32,21 @@ def twins_for(
         if only_the_first and tensor is not given[0]:
             continue
         twin = entry.shadow
-        if twin is None or listener.written:
-            if not entry.followed or tensor.is_inference() or tensor.layout != torch.strided:
+        if twin is None or writes or listener.written:
+            if not entry.followed or tensor.is_inference() or tensor.layout != torch.strided or tensor.is_nested:
                 continue
-            twin = twin_of(listener, tensor, entry)
+            twin = twin_of(listener, tensor, entry, written=writes or bool(listener.written))
         if replaced is None:
             replaced = {}
         replaced[id(tensor)] = twin
     return plain, replaced
 
 
-def twin_of(listener: Listener, tensor: Tensor, entry: Entry) -> Tensor:
+def twin_of(listener: Listener, tensor: Tensor, entry: Entry, *, written: bool = False) -> Tensor:
     """The differentiable twin of a plain tensor, on the same memory; the twin of a view is a view of its base's twin.
 
-    A detached tensor shares memory with the one it came from, but is no view of it: it gets a twin of its own.
+    A detached tensor shares memory with the one it came from, but is no view of it: it gets a twin of its own. Nothing may be
+    written into one of several views that `unbind` or `split` made, nor may they be read afterwards: a view of its own is.
     """
     twin = entry.shadow
     base = tensor._base
@@ -55,13 +58,29 @@ def twin_of(listener: Listener, tensor: Tensor, entry: Entry) -> Tensor:
     else:
         root = listener.entry(base)
         whole = twin_of(listener, base, root)
-        if twin is None or (twin is not whole and twin._base is not whole):
+        stale = twin is not None and twin is not whole and (twin._base is not whole or (written and is_one_of_several(twin)))
+        if twin is None or stale:
             twin = whole.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
         entry.buffer = root.buffer
     entry.shadow = twin
     if entry.node is None:
         entry.node, entry.output = twin.grad_fn, twin.output_nr
     return twin
+
+
+def turned(
+    listener: Listener, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry, frame: Any
+) -> Any:
+    """The user's tensor gets another shape where it lies, and its twin that of a view."""
+    tensor, before, twin = args[0], entry.number, entry.shadow
+    with torch.enable_grad():
+        view = None if twin is None else getattr(twin, name[:-1])(*args[1:], **kwargs)
+    with torch.autograd._unsafe_preserve_version_counter(tensor):  # no number was written
+        func(*args, **kwargs)
+    entry.shadow, entry.geometry = view, None
+    listener.renumber(tensor, entry, len(listener.operations))
+    listener.note(name, func, [before], [entry.number], spot_of(frame))
+    return tensor
 
 
 def run_on_twins(
@@ -134,5 +153,5 @@ def _alias(listener: Listener, twin: Tensor, given: list[Tensor], entries: list[
     alias = twin.detach()
     entry = listener.meet(alias, len(listener.operations))
     entry.shadow, entry.node, entry.output = twin, twin.grad_fn, twin.output_nr
-    entry.buffer, entry.stamp = Buffer(twin), 0
+    entry.buffer, entry.stamp = None if twin.layout != torch.strided else Buffer(twin), 0
     return alias

@@ -95,10 +95,11 @@ class _Words:
 
     def is_read(self, k: int) -> bool:
         """Whether an instruction loads something that depends, and not to ask for its shape."""
-        i, after = self.instructions[k], self.instructions[k + 1 : k + 2]
-        if not _is_name(i) or (after and _is_attribute(after[0]) and after[0].argval in DESCRIBES):
-            return False
-        return i.argval in self.depends or is_tensor(self.known.get(i.argval))
+        after = self.instructions[k + 1 : k + 2]
+        *names, last = _loaded(self.instructions[k]) or ("",)
+        if not (after and _is_attribute(after[0]) and after[0].argval in DESCRIBES):
+            names.append(last)
+        return any(name in self.depends or is_tensor(self.known.get(name)) for name in names)
 
     def calls(self) -> Iterator[_Call]:
         """Every call whose function is written as a name, or as an attribute of modules."""
@@ -110,8 +111,8 @@ class _Words:
                 value = module = sys.modules.get(i.argval)
             elif i.opname == "IMPORT_FROM":
                 value = _of_module(module, i.argval)
-            elif _is_name(i):
-                value = self.known.get(i.argval)
+            elif names := _loaded(i):
+                value = self.known.get(names[-1])
                 chains[begin] = value, end
             elif _is_attribute(i) and begin in chains:
                 value = _of_module(chains[begin][0], i.argval)
@@ -136,8 +137,11 @@ def _is_numpys(function: Any) -> bool:
     return callable(function) and (package in ARRAY_PACKAGES or isinstance(function, np.ufunc) or function in READERS)
 
 
-def _is_name(i: dis.Instruction) -> bool:
-    return i.opname.startswith("LOAD_") and i.opname.split("_")[1] in SCOPES and isinstance(i.argval, str)
+def _loaded(i: dis.Instruction) -> tuple[str, ...]:
+    """The names that an instruction loads: from 3.13 on, sometimes two."""
+    if not i.opname.startswith("LOAD_") or i.opname.split("_")[1] not in SCOPES:
+        return ()
+    return i.argval if isinstance(i.argval, tuple) else (i.argval,)
 
 
 def _is_attribute(i: dis.Instruction) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.kinds import Traits
+from wrt._backends.torch.kinds import TRAITS, Traits
 from wrt._backends.torch.standing import Undo, here, stands_in
 
 OURS = ("wrt._backends.torch.twins", "torch.utils.checkpoint")
@@ -45,4 +45,26 @@ def applied() -> Undo:
         del below.apply
 
     below.apply = classmethod(apply)
+    return undo
+
+
+@stands_in
+def rebound() -> Undo:
+    """Note `tensor.set_(other)`, which no function mode sees either."""
+
+    def set_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        run, recording = super(torch.Tensor, self).set_, here()
+        if recording is None or not torch._C._len_torch_function_stack():
+            return run(*args, **kwargs)
+
+        def call(tensor: Any, *given: Any, **named: Any) -> Any:
+            return run(*given, **named)
+
+        with torch._C.DisableTorchFunction():
+            return recording.listener.perform(call, TRAITS[torch._C.TensorBase.set_], (self, *args), kwargs, sys._getframe(1))
+
+    def undo() -> None:
+        del torch.Tensor.set_
+
+    torch.Tensor.set_ = set_
     return undo

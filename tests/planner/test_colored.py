@@ -146,8 +146,8 @@ def test_a_wrong_entry_of_an_arrow_is_found(monkeypatch, entry):
     for name in ("_pull_by_rules", "_pull_vmap"):
         pull = getattr(TorchLinear, name)
 
-        def wrong_pull(self, seeds, pull=pull):
-            pulled = [g.clone() for g in pull(self, seeds)]
+        def wrong_pull(self, *given, pull=pull, **how):
+            pulled = [g.clone() for g in pull(self, *given, **how)]
             for g in pulled:
                 if entry[1] != 5 and len(g) < 12:
                     g[0, entry[1]] += 1e-5

@@ -40,8 +40,8 @@ def test_a_batch_that_is_wrong_is_found(monkeypatch, row):
     for name in ("_pull_by_rules", "_pull_vmap"):
         right = getattr(TorchLinear, name)
 
-        def wrong(self, seeds, right=right):
-            (found,) = right(self, seeds)
+        def wrong(self, *given, right=right, **how):
+            (found,) = right(self, *given, **how)
             found = found.clone()
             found[row] *= 1 + 1e-6
             return [found]

@@ -21,14 +21,13 @@ class Ask:
     key: Hashable = field(default=None, init=False)
     """What its plan is remembered by, once somebody needed it."""
     _accelerated: bool | None = field(default=None, init=False)
+    m: int = field(init=False)
+    """How many rows there are."""
+    n: int = field(init=False)
+    """How many columns."""
 
-    @property
-    def m(self) -> int:
-        return self.rows.size
-
-    @property
-    def n(self) -> int:
-        return self.x.size
+    def __post_init__(self) -> None:
+        self.m, self.n = self.rows.size, self.x.size  # read at every step of an answer
 
     @property
     def accelerated(self) -> bool:

@@ -15,7 +15,6 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.kinds import TRAITS, Traits
 from wrt._backends.torch.standing import Undo, here, stands_in
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 OURS = ("wrt._backends.torch.twins", "torch.utils.checkpoint")
 """Functions that belong to a mechanism, not to the user's computation."""
 
@@ -53,12 +52,12 @@ def applied() -> Undo:
 def rebound() -> Undo:
     """Note `tensor.set_(other)`, which no function mode sees either.
 
-    Of tensors of the user's own: what stands for a tensor while torch plans or distributes its work is set all the time.
+    Of tensors with numbers: those without, by which torch plans its work on sharded models, are set all the time.
     """
 
     def set_(self: Any, *args: Any, **kwargs: Any) -> Any:
         run, recording = super(torch.Tensor, self).set_, here()
-        if recording is None or type(self) not in PLAIN or not torch._C._len_torch_function_stack():
+        if recording is None or self.is_meta or not torch._C._len_torch_function_stack():
             return run(*args, **kwargs)
 
         def call(tensor: Any, *given: Any, **named: Any) -> Any:

@@ -53,7 +53,8 @@ def cell(x, count=12):
         (lambda x: torch.nn.functional.silu(waves(x)), 160, RULES),
         (lambda x: waves(x, 30), 30, VMAP),  # more operations than a glance sees
         (lambda x: waves(x, 30), 400, RULES),
-        (cell, 30, RULES),  # views, which rules look through
+        (cell, 40, RULES),  # views, which rules look through
+        (cell, 16, VMAP),  # few rows
         (lambda x: ((x[:, None] - x) ** 2).sum(1), 50, RULES),  # wide on the way
     ],
 )

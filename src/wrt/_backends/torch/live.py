@@ -191,7 +191,7 @@ class LiveRecord:
             moment.apart = not TAKEN_APART.isdisjoint(names)
             if self.overseen(y):
                 moment.trusted = TRUSTED.issuperset(names)
-            elif not (xs and (mostly_views(names) or gains(y, xs, y.size)) and program_of(y, xs) is not None):
+            elif not (xs and (mostly_views(names, y.size) or gains(y, xs, y.size)) and program_of(y, xs) is not None):
                 moment.operations = trusted(y) or None
                 moment.trusted = moment.operations is not None
         return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)

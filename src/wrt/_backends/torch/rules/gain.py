@@ -15,7 +15,7 @@ from wrt._backends.torch.rules.shapes import SHAPES
 from wrt._core.value import Value
 
 MANY, SOME = 2**16, 2**14
-LOOKED_AT_CLOSELY = 32  # rows from which on somebody looks how wide the tensors on the way are
+LOOKED_AT_CLOSELY = 32  # rows from which on somebody looks how wide the tensors on the way are, and how many are views
 FEW_ROWS = 12  # on a device, which waits for operations to be started; measured on stencils of 20 to 40 nodes
 
 TAKEN_APART = frozenset(
@@ -38,6 +38,6 @@ def gains(y: Value, xs: Sequence[Value], rows: int) -> bool:
     return rows >= LOOKED_AT_CLOSELY and rows * int(record.widest(y)) >= least
 
 
-def mostly_views(names: Sequence[str]) -> bool:
-    """Whether so many operations are views that looking through them pays at any size: `vmap` starts each of them."""
-    return 4 * sum([name in VIEWS for name in names]) >= len(names)
+def mostly_views(names: Sequence[str], rows: int) -> bool:
+    """Whether so many operations are views that looking through them pays for more than a few rows: `vmap` starts each."""
+    return rows >= LOOKED_AT_CLOSELY and 4 * sum([name in VIEWS for name in names]) >= len(names)

@@ -48,7 +48,7 @@ from wrt._planner import warm
 Network = Callable[[Any], Any]
 PATIENCE = 60.0  # seconds that a rival may take to get ready
 TURN = 20.0  # milliseconds of each turn of a contender
-AS_SCIPY = "asdex, as scipy's"
+AS_SCIPY = "asdex, sparse as scipy's"
 TOUCHED = 2**27  # bytes
 BEFORE = 8  # questions after which every program is compiled
 

@@ -19,17 +19,16 @@ class LinearMap:
     __slots__ = ()
     _transposed: bool
 
-    def _operator(self) -> Ask:
-        """The question, as a map from x to y."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what a derivative brings along
 
-    def _note(self) -> Report:
-        """Where to write down what ran."""
-        raise NotImplementedError
+        def _operator(self) -> Ask:
+            """The question, as a map from x to y."""
 
-    def _at_hand(self) -> Any:
-        """All of it, where it is computed already."""
-        raise NotImplementedError
+        def _note(self) -> Report:
+            """Where to write down what ran."""
+
+        def _at_hand(self) -> Any:
+            """All of it, where it is computed already."""
 
     def operator(self) -> Any:
         """As scipy's `LinearOperator`, flattened y by flattened x: one pass a product, one batch for a block of them."""

@@ -32,6 +32,7 @@ from wrt.errors import EngineRefused, WrongQuery, WrongShape
 
 ROWS = 256  # whose marks travel back together
 BESIDE = "by one more pass, unbatched"
+NOT_FINITE = "not finite"
 
 
 class Function:
@@ -94,7 +95,7 @@ class Function:
         self.certificate = self._judged(*np.asarray(proof, np.float64))
         if self.certificate.passed:
             return found
-        return self._otherwise(args, kwargs, dense=dense)
+        return self._otherwise(found, args, kwargs, dense=dense)
 
     def _program(self, dense: bool, *, proven: bool) -> Any:
         key = dense, proven
@@ -107,27 +108,30 @@ class Function:
         if size == 0.0 and residual == 0.0 and stray == 0.0:
             return Certificate("probe", 0.0, self._bound, finite=True, probe=probe)
         if not (0.0 < size < math.inf and residual < math.inf):
-            return Certificate("probe", math.inf, self._bound, "not finite", probe=probe)
+            return Certificate("probe", math.inf, self._bound, NOT_FINITE, probe=probe)
         if stray != 0.0:
             return Certificate("probe", math.inf, self._bound, "an entry outside the pattern is not zero", probe=probe)
         return Certificate("probe", residual / size, self._bound, finite=True, probe=probe)
 
-    def _otherwise(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, dense: bool) -> Array:
-        """Line by line where shared passes did not hold; lines that hold numbers that are not finite are the engine's own."""
+    def _otherwise(self, found: Array, args: tuple[Any, ...], kwargs: dict[str, Any], *, dense: bool) -> Array:
+        """Line by line where shared passes did not hold; lines with numbers that are not finite are the engine's own."""
         seen = self.certificate
         assert seen is not None
         if self._lines.entries is not None:
-            plain = plainly(self._ask, self._elsewhere)
-            whole, self.certificate = plain(*args, **kwargs), plain.certificate
+            whole, self.certificate = self._plain(*args, **kwargs), self._plain.certificate
             return whole if dense else whole.reshape(-1)[self._lines.entries[1]]
-        if seen.words == "not finite":
+        if seen.words == NOT_FINITE:
             self.certificate = Certificate("probe", 0.0, math.inf, "no finite entry to compare", probe=seen.probe)
-            return self._program(dense, proven=False)(self._elsewhere.leaves(args, kwargs))
+            return found
         raise EngineRefused(
             "the passes of this answer do not agree with a probe of it",
             str(seen),
             "record at this point, t = wrt.trace(f, x), and ask there: other ways will be tried",
         )
+
+    @cached_property
+    def _plain(self) -> Function:
+        return plainly(self._ask, self._elsewhere)
 
     def __repr__(self) -> str:
         way = self._lines.way

@@ -3,8 +3,10 @@
     python -m benchmarks.planner [--only name] [--rounds 7] [--device cuda [--large]]
 
 Each contender includes the forward run. Cold forgets every plan first; warm has answered the same question before.
-Contenders take turns in an order of chance; ratios are of medians over the rounds. On a CPU the clock is the time of the
-one thread that computes, so that other programs on the machine count less. Answers are compared with a float64 row loop.
+Contenders take turns in an order of chance; a turn is a few calls in a row, as in a loop of the user's, after as many that
+are not counted: whoever follows a contender that takes much memory would pay for its pages and caches. Ratios are of
+medians over the turns. On a CPU the clock is the time of the one thread that computes, so that other programs on the
+machine count less. Answers are compared with a float64 row loop.
 On a GPU it is counted how many operations the host starts, and how often it waits for the device.
 """
 
@@ -31,6 +33,7 @@ from wrt._planner import warm
 
 Tensor = torch.Tensor
 SLOW = 0.05  # seconds and more behind the best: a rival that gets one round
+TURN = 0.02  # seconds of a turn that are counted, and as many before that are not
 
 
 @dataclass
@@ -154,6 +157,14 @@ def timed(run: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - begun
 
 
+def a_turn(run: Callable[[], Any], expected: float, device: str) -> float:
+    """The median of a few calls in a row, after as many that are not counted."""
+    calls = max(1, min(20, round(TURN / expected)))
+    for _ in range(calls):
+        run()
+    return statistics.median(timed(run, device) for _ in range(calls))
+
+
 def measure(problem: Problem, rounds: int, device: str) -> Row:
     """All contenders in turns."""
     x = torch.randn(problem.shape, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
@@ -176,11 +187,9 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
     for turn in range(rounds):
         chance.shuffle(order)  # whoever follows a contender that takes much memory finds less of it at hand
         for name in order:
-            run = contenders[name]
             if turn and first[name] > 4 * quick + SLOW and name in others:
                 continue  # a rival this far behind is not the best one
-            run()  # the contender before has filled the caches with its own
-            times[name].append(timed(run, device))
+            times[name].append(a_turn(contenders[name], first[name], device))
     row = _row(problem, x, times)
     for name in ("cold", "warm", row.rival):
         row.megabytes[name] = peak(contenders[name], device) / 2**20

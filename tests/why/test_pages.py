@@ -26,8 +26,8 @@ WORDS = """
     int_input integer_cast integer_output invariant_output item late_requires_grad leaf_moved_by_to_device_or_cast log_zero
     low_precision mask masked_softmax_row no_derivative no_grad no_reverse_rule nonleaf_grad nonscalar_backward norm_at_zero
     not_indexed not_requires_grad numpy_roundtrip objective_sign optimizer_wrong_params parameter_wrap recomputed_tensor
-    retensor round sample_no_reparam saturated save_for_backward_nontensor sign sort_indices sqrt_at_zero state_assign
-    stop_gradient tape_closed tape_consumed tie_subgradient unused_input unwatched vanishing_chain
+    retensor round sample_no_reparam saturated save_for_backward_nontensor serialized sign sort_indices sqrt_at_zero
+    state_assign stop_gradient tape_closed tape_consumed tie_subgradient unused_input unwatched vanishing_chain
     variable_reassigned_to_tensor view_inplace where_nan_trap
 """.split()
 """The vocabulary: words that people who label failures agree on."""

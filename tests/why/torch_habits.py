@@ -1,5 +1,8 @@
 """Failures as habits make them: trainers, caches, hooks, samples, states that are kept; and habits that are fine."""
 
+import copy
+import io
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -324,6 +327,23 @@ def np_of_a_tensor():
     x = torch.ones(3, requires_grad=True)
     y = np.sin(x)  # <-
     return torch.as_tensor(y).sum(), x
+
+
+@programs.show("serialized")
+def cached_to_memory_and_back():
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    h = x * 2
+    memory = io.BytesIO()
+    torch.save({"h": h}, memory)  # <-
+    memory.seek(0)
+    return (torch.load(memory)["h"].detach() * w).sum(), x
+
+
+@programs.show("serialized")
+def shallow_copy():
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    h = copy.copy(x * 2)  # <-
+    return (h.detach() * w).sum(), x
 
 
 @programs.show("unused_input")

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from wrt._core.graph import Graph, Node
 
 
+_HELD = frozenset(["numpy", "__array__", "__dlpack__", "untyped_storage", "storage"])
+"""Operations that hand out the memory of a tensor, not a copy of its numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What became of x on its way to y.
 
     `reaches`: y is computed from x. `cuts`: operations on the way that took a value with a gradient and gave one without,
-    in the order they ran. `left`: operations that carried x out of the framework (`.item()`, NumPy), so that y may depend
-    on it in ways nobody recorded.
+    in the order they ran. `left`: operations that carried x out of the framework (`.item()`, NumPy) before y was done, so
+    that y may depend on it in ways nobody recorded.
     """
 
     reaches: bool
@@ -38,14 +42,34 @@ def flow(graph: Graph, y: int, x: int) -> Flow:
         made = [k for k in node.outputs if k != x]
         value.update(made)
         carried = any(k in gradient for k in touched)
-        if not node.outputs and node.gradient == "cut":
+        if leaves(node):
             left.append(node)
         elif carried and node.gradient in ("yes", "custom"):
             gradient.update(made)
         elif carried and made:
             cuts.append(node)
     needed = upstream(graph, y)
-    return Flow(y in value, tuple(c for c in cuts if needed.intersection(c.outputs)), tuple(left))
+    before = done_by(graph, needed)
+    return Flow(
+        y in value,
+        tuple(c for c in cuts if needed.intersection(c.outputs)),
+        tuple(node for node in left if node.id < before),
+    )
+
+
+def done_by(graph: Graph, needed: set[int]) -> int:
+    """From which operation on nothing can have an effect on these values any more.
+
+    Numbers that leave the framework later were read too late; but memory that others hold can be written at any time.
+    """
+    if any(node.op in _HELD and needed.intersection(node.inputs) for node in graph.nodes):
+        return len(graph.nodes)
+    return max((node.id for node in graph.nodes if needed.intersection(node.outputs)), default=len(graph.nodes))
+
+
+def leaves(node: Node) -> bool:
+    """Whether a value goes out of the framework here."""
+    return not node.outputs and node.gradient == "cut"
 
 
 def upstream(graph: Graph, y: int) -> set[int]:

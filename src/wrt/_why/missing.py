@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wrt._core.dataflow import done_by
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._why.cause import by_operation, key, ops
@@ -215,7 +216,7 @@ def _apart(question: Question) -> Iterator[Finding]:
         return
     graph = question.evidence.graph
     unseen = getattr(question.evidence, "unseen", None)  # torch alone has code that a recording does not look into
-    certain = not route.left and not (unseen is not None and unseen(question.y))
+    certain = not _gone_before(question) and not (unseen is not None and unseen(question.y))
     name, of = question.names[1], question.names[0]
     if not any(graph.tensors[k].node is None or graph.tensors[k].requires_grad for k in route.needed - {question.y}):
         words = f"{of} is a constant: nothing that can be differentiated went into it"
@@ -245,12 +246,19 @@ def dead_end(question: Question) -> Node | None:
 def _left(question: Question) -> Iterator[Finding]:
     """Numbers that were read out of the framework may have come back as constants; nobody recorded how."""
     found = []
-    nodes = question.evidence.graph.nodes
-    last = max((n.id for n in nodes if not question.route.needed.isdisjoint(n.outputs)), default=len(nodes))
-    for node in question.route.left:
+    for node in _gone_before(question):
         slug = by_operation("stops").get(key(node.op))
-        if slug is not None and (node.id < last or question.evidence.graph.framework == "jax"):
+        if slug is not None:
             words = f"{node.op} takes the number out; whether {question.names[0]} uses it was not recorded"
             found.append(question.finding(slug, node, words, certain=False))
     found.sort(key=lambda finding: finding.cause == "comparison")
     yield from found
+
+
+def _gone_before(question: Question) -> list[Node]:
+    """The operations that took x out of the framework while y was not done yet."""
+    graph, left = question.evidence.graph, question.route.left
+    if graph.framework == "jax":  # its operations stand in the order of need, not of time
+        return left
+    before = done_by(graph, question.route.needed)
+    return [node for node in left if node.id < before]

@@ -15,10 +15,10 @@ _PROPERTIES = (
 ).split()
 _METHODS = (
     "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous "
-    "element_size data_ptr untyped_storage storage is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ "
+    "element_size data_ptr is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ "
     "get_device _is_view has_names is_same_size is_set_to is_pinned is_shared retain_grad "
     "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim _nnz "
-    "is_coalesced __reduce_ex__ __cuda_array_interface__ __array_wrap__"
+    "is_coalesced __cuda_array_interface__ __array_wrap__"
 ).split()
 
 
@@ -52,7 +52,7 @@ VERBATIM = frozenset(
         "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ "
         "_make_subclass is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ "
         "set_grad_enabled _set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= "
-        "autograd.grad resize_ resize_as_ apply_ map_ map2_"
+        "autograd.grad resize_ resize_as_ apply_ map_ map2_ __reduce_ex__ untyped_storage storage"
     ).split()
 )
 """Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
@@ -69,13 +69,16 @@ TURNED = frozenset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_str
 REMEMBERED = KINKED | REBOUND | {"requires_grad_", "requires_grad="}
 """Calls of which more than inputs and outputs is noted."""
 
-LEAVES_TENSORS = frozenset(
+STORAGE = frozenset(["untyped_storage", "storage"])
+"""The memory itself: who has it can read the numbers and make other tensors of them."""
+
+LEAVES_TENSORS = STORAGE | frozenset(
     (
         "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose "
-        "equal __dlpack__"
+        "equal __dlpack__ __reduce_ex__"
     ).split()
 )
-"""The value goes on as a Python or NumPy object; the gradient cannot."""
+"""The value goes on as a Python or NumPy object, or as bytes; the gradient cannot."""
 
 
 UNDIFFERENTIABLE_INPUTS = frozenset({"batch_norm", "instance_norm"})

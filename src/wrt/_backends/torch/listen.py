@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.buffers import Buffer
 from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, TRAITS, TURNED, UNDIFFERENTIABLE_INPUTS, Traits
+from wrt._backends.torch.passing import passes_by
 from wrt._backends.torch.saved import Saved
 from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
 from wrt._backends.torch.twinning import handed_back, run_on_twins, turned, twins_for
@@ -28,7 +29,6 @@ from wrt._core.where import spot as spot_of
 
 NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
-ABOUT_GRAD = frozenset(["grad", "grad="])
 ALIASES = ("data", "detach")
 Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
@@ -89,8 +89,8 @@ class Listener(TorchFunctionMode):
             self.looks_away()
             return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
-        if traits.verbatim and traits.name in ABOUT_GRAD and not user_files[frame.f_code.co_filename]:
-            return func(*args, **kwargs) if kwargs else func(*args)  # an optimizer at work: its steps are events
+        if traits.verbatim and passes_by(traits.name, frame):
+            return func(*args, **kwargs) if kwargs else func(*args)
         tracer = self.tracer
         watched = tracer is not None and sys.gettrace() is tracer
         if watched:

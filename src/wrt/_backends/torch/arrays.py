@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,25 +11,13 @@ import numpy.typing as npt
 import torch
 
 from wrt._backends.torch.contract import contract
+from wrt._backends.torch.pages import LARGE, NUMPY, product, zeros
+from wrt._backends.torch.transfers import brought, in_numpy, sent
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
 CONVOLUTION = "ConvolutionBackward0"
-
-
-NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
-"""On a CPU, NumPy makes and looks at small tensors of these in a fraction of the time of torch's dispatcher."""
-
-LARGE = 2**18
-"""NumPy asks for huge pages: fresh memory of this many numbers is there in a tenth of the time torch takes."""
-
-
-def _zeros(shape: Shape, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros; where there are many of them, pages that nobody writes to are never touched."""
-    if math.prod(shape) > LARGE and dtype in NUMPY and device.type == "cpu":
-        return torch.from_numpy(np.zeros(shape, NUMPY[dtype]))
-    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 def unit(value: Value, position: int) -> Tensor:
@@ -84,22 +71,6 @@ def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
     return _kept((value.shape, last is not None, value.dtype, device), make)
 
 
-def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """A NumPy array on a device. The host does not wait for what the device is at: CUDA takes a copy and returns."""
-    if device.type != "cuda":
-        return torch.from_numpy(np.array(array)).to(device)
-    return torch.from_numpy(array if array.flags.writeable else np.array(array)).to(device, non_blocking=True)
-
-
-def _brought(arrays: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
-    """Arrays of a device, of one dtype, in NumPy's hands: one transfer for all."""
-    if len(arrays) == 1:
-        return [arrays[0].cpu().numpy()]
-    flat = torch.cat([array.reshape(-1) for array in arrays]).cpu().numpy()
-    ends = [0, *accumulate(array.numel() for array in arrays)]
-    return [flat[a:b].reshape(array.shape) for (a, b), array in zip(pairwise(ends), arrays, strict=True)]
-
-
 def _wide(block: Tensor) -> torch.dtype:
     """Numbers in which the squares of these can be summed."""
     return torch.float64 if block.dtype == torch.float64 else torch.float32
@@ -143,7 +114,7 @@ class TorchArrays:
         return torch.zeros(shape, dtype=like.dtype, device=like.key.device)
 
     def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
-        return _zeros(shape, like.dtype, like.device)
+        return zeros(shape, like.dtype, like.device)
 
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
         count = len(positions)
@@ -219,11 +190,7 @@ class TorchArrays:
         seen = self.at_hand(array)
         if seen is not None:
             return seen[0]
-        plain = array.detach().resolve_conj().resolve_neg().cpu()
-        if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
-            plain = plain.float()
-        result: npt.NDArray[Any] = plain.numpy()
-        return result
+        return in_numpy(array.detach().resolve_conj().resolve_neg())
 
     def at_hand(self, *arrays: Tensor) -> list[npt.NDArray[Any]] | None:
         """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many."""
@@ -237,7 +204,7 @@ class TorchArrays:
         # a GPU takes longer to be told a handful of operations than so few numbers take to travel
         if count > AT_HAND or len({(array.dtype, array.is_cuda) for array in arrays}) > 1:
             return None
-        return _brought(arrays) if arrays[0].is_cuda else None
+        return brought(arrays) if arrays[0].is_cuda else None
 
     def mark(self, array: Tensor) -> int | None:
         """A number that changes when anybody writes to the array; None where torch does not tell."""
@@ -269,17 +236,23 @@ class TorchArrays:
     def gather(self, array: Tensor, index: Tensor) -> Tensor:
         return array.index_select(0, index)
 
+    def picked(self, array: Tensor, index: Tensor) -> npt.NDArray[Any] | None:
+        """Some numbers of a flat array in NumPy's hands; None unless they are the ones in it that are not zero."""
+        values = array.index_select(0, index)
+        alive = torch.stack([torch.count_nonzero(values), torch.count_nonzero(array)]).tolist()
+        return self.numpy(values) if alive == [index.numel()] * 2 else None
+
     def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
-        made = _zeros((math.prod(shape),), like.dtype, like.key.device)
+        made = zeros((math.prod(shape),), like.dtype, like.key.device)
         return made.scatter_(0, index, values.to(like.dtype)).view(shape)
 
     def ones_at(self, shape: Shape, index: Tensor, like: Value) -> Tensor:
         """Zeros of this shape, and ones at some places of the flat array."""
-        return _zeros((math.prod(shape),), like.dtype, like.key.device).scatter_(0, index, 1).view(shape)
+        return zeros((math.prod(shape),), like.dtype, like.key.device).scatter_(0, index, 1).view(shape)
 
     def lay(self, shape: Shape, values: Tensor, start: int, strides: Shape, dtype: torch.dtype) -> Tensor:
         """Zeros of this shape with the values among them, the first at `start` of the flat array, the others in steps."""
-        made = _zeros(shape, dtype, values.device)
+        made = zeros(shape, dtype, values.device)
         made.as_strided(values.shape, strides, start).copy_(values)
         return made
 
@@ -296,10 +269,7 @@ class TorchArrays:
         return array.sum(axis)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        shape = (a.shape[0], b.shape[1])
-        if math.prod(shape) > LARGE and a.is_cpu and a.dtype in NUMPY and not (a.requires_grad or b.requires_grad):
-            return torch.mm(a, b, out=torch.from_numpy(np.empty(shape, NUMPY[a.dtype])))
-        return a @ b
+        return product(a, b)
 
     def add_to_diagonal(self, array: Tensor, number: float) -> Tensor:
         """A number more on the diagonal of a matrix that nobody else has."""

@@ -75,6 +75,33 @@ def test_a_plan_gives_the_rows_of_a_loop_first_and_again(name):
         assert J.certificate
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name != "waist"])
+def test_nonzeros_are_those_of_a_loop_first_and_again(name):
+    f, shape, _ = CASES[name]
+    for seed in range(3):
+        x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        y = f(x)
+        found, expected = (d(y) / d(x)).sparse(), row_loop(y, x).reshape(y.numel(), -1)
+        torch.testing.assert_close(torch.from_numpy(found.toarray()), expected, rtol=1e-11, atol=1e-13)
+        assert found.nnz == torch.count_nonzero(expected)
+        assert found.has_sorted_indices
+        found.data[:], found.indices[:] = 7, 0  # what comes next shares no memory with it
+
+
+def test_other_zeros_than_last_time_are_no_entries():
+    """Also where exactly as many are left."""
+    x = random(500)
+    with torch.no_grad():
+        x.abs_()
+    for dead in ([3, 77], [5, 80], [], [5, 80], [5, 80], range(200)):
+        mask = torch.ones(500, dtype=x.dtype)
+        mask[list(dead)] = 0
+        y = burgers(x) * mask
+        found, expected = (d(y) / d(x)).sparse(), row_loop(y, x)
+        torch.testing.assert_close(torch.from_numpy(found.toarray()), expected, rtol=1e-11, atol=1e-13)
+        assert found.nnz == torch.count_nonzero(expected)
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-3])
 def test_an_entry_outside_the_pattern_is_found(size):
     x = random(400)

@@ -19,7 +19,7 @@ from wrt._run.certify import probe_of, seed_of, signs
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.proof import KEPT, compare
-from wrt._run.rows import KEEP, filled
+from wrt._run.rows import KEEP, filled, filled_there
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tables import written_out
 from wrt._run.tally import IN_THE_BATCH
@@ -95,7 +95,13 @@ class Passes:
 
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
-        found = filled(self.plan, self.ask.y.record.backend.arrays.numpy(self.found).reshape(-1))
+        arrays: Any = self.ask.y.record.backend.arrays
+        numbers = arrays.at_hand(self.found) if hasattr(arrays, "at_hand") else None
+        found = None
+        if numbers is None and self.ask.accelerated and hasattr(arrays, "picked"):
+            found = filled_there(self.plan, self.ask, arrays.reshape(self.array, (-1,)))
+        if found is None:
+            found = filled(self.plan, (arrays.numpy(self.found) if numbers is None else numbers[0]).reshape(-1))
         return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:

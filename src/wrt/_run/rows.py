@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.plan import Compressed
+from wrt._core.protocol import Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -46,6 +48,24 @@ def filled(plan: Compressed, flat: Numbers) -> csr_array:
     if order.nbytes < KEEP:
         plan.kept["alive"] = order[there], order[~there], thinner
     return like(thinner, values[there])
+
+
+def filled_there(plan: Compressed, ask: Ask, flat: Array) -> csr_array | None:
+    """The same of many numbers on a device, which picks the entries: they alone travel, in the order in which they stay.
+
+    None where other entries than last time are zero, and where picking them would take much memory.
+    """
+    order, whole = by_rows(plan)
+    alive, _, pattern = plan.kept.get("alive", (order, None, whole))
+    if alive.nbytes >= KEEP:
+        return None
+    arrays: Any = ask.y.record.backend.arrays
+    picks, index = plan.kept.get("alive there", (None, None))
+    if picks is not alive:
+        index = arrays.index(alive, ask.x.values[0])
+        plan.kept["alive there"] = alive, index
+    values = arrays.picked(flat, index)
+    return None if values is None else like(pattern, values)
 
 
 def thinned(pattern: csr_array, there: npt.NDArray[np.bool_]) -> csr_array:

@@ -1,0 +1,44 @@
+"""Numbers on their way to a device and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from wrt._backends.torch.pages import NUMPY
+
+Tensor: TypeAlias = torch.Tensor
+
+
+def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """A NumPy array on a device. The host does not wait for what the device is at: CUDA takes a copy and returns."""
+    if device.type != "cuda":
+        return torch.from_numpy(np.array(array)).to(device)
+    return torch.from_numpy(array if array.flags.writeable else np.array(array)).to(device, non_blocking=True)
+
+
+def brought(arrays: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
+    """Arrays of a device, of one dtype, in NumPy's hands: one transfer for all."""
+    if len(arrays) == 1:
+        return [arrays[0].cpu().numpy()]
+    flat = torch.cat([array.reshape(-1) for array in arrays]).cpu().numpy()
+    ends = [0, *accumulate(array.numel() for array in arrays)]
+    return [flat[a:b].reshape(array.shape) for (a, b), array in zip(pairwise(ends), arrays, strict=True)]
+
+
+def in_numpy(array: Tensor) -> npt.NDArray[Any]:
+    """A plain tensor as NumPy holds it. From a device it is written to memory of NumPy's, which is there sooner."""
+    if array.is_cuda and array.dtype in NUMPY:
+        made: npt.NDArray[Any] = np.empty(tuple(array.shape), NUMPY[array.dtype])
+        torch.from_numpy(made).copy_(array)
+        return made
+    plain = array.cpu()
+    if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
+        plain = plain.float()
+    found: npt.NDArray[Any] = plain.numpy()
+    return found

@@ -7,19 +7,23 @@ themselves tell, for every point, that they share no entry. Outside, every answe
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from wrt._core.ask import Ask
+from wrt._core.flow import Flow
+from wrt._core.index import Elements
 from wrt._core.lines import Lines
-from wrt._core.pattern import NOBODY, Compression
+from wrt._core.pattern import NOBODY, Compression, Way
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array
 from wrt._core.report import Certificate, Report
+from wrt._core.value import Part, Side
 from wrt._planner import warm
 from wrt._planner.choose import choose
+from wrt._planner.strategies.cut import cut
 from wrt._run.certify import signs, tolerance
 from wrt._run.compressed import guess_tolerance
 from wrt._run.execute import raise_unless_independent
@@ -27,11 +31,10 @@ from wrt._run.fused import ordinary
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
-from wrt._run.tally import IN_THE_BATCH
+from wrt._run.routes import Route, Swept, Through
 from wrt.errors import EngineRefused, WrongQuery, WrongShape
 
 ROWS = 256  # whose marks travel back together
-BESIDE = "by one more pass, unbatched"
 NOT_FINITE = "not finite"
 
 
@@ -41,34 +44,37 @@ class Function:
     `certificate` is the evidence for the last answer; None for one inside a transformation, where nothing can be read.
     """
 
-    def __init__(self, ask: Ask, elsewhere: Any, lines: Lines, because: str, *, bound: float) -> None:
+    def __init__(self, ask: Ask, elsewhere: Any, route: Route) -> None:
         self.certificate: Certificate | None = None
-        self.because = because
         self._ask = ask
         self._elsewhere = elsewhere
-        self._lines = lines
-        self._bound = bound
+        self._route = route
         self._programs: dict[tuple[bool, bool], Any] = {}
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._lines.shape
+        return self._ask.shape
 
     @property
     def passes(self) -> int:
         """What one answer takes, without its proof."""
-        return len(self._lines.wanted)
+        return self._route.passes
+
+    @property
+    def because(self) -> str:
+        """Why it takes those."""
+        return self._route.because
 
     def __call__(self, *args: Any, **kwargs: Any) -> Array:
         """The derivative where the recorded function is called with these arguments, in the shape of the question."""
         return self._at(args, kwargs, dense=True)
 
     def sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """The entries that can be nonzero at any point, as JAX's `BCOO`: flattened y by flattened x."""
-        if self._lines.entries is None:
+        """The entries that can be nonzero at any point, as the sparse array of the framework: flattened y by flattened x."""
+        if self._route.entries is None:
             raise WrongShape(
                 "no entry of this derivative is known to be zero everywhere",
-                f"it is answered by {self.passes} plain passes, because {self.because}",
+                f"it is answered in {self._route}, because {self.because}",
                 "call it for the dense answer",
             )
         values = self._at(args, kwargs, dense=False)
@@ -76,16 +82,16 @@ class Function:
 
     @cached_property
     def _places(self) -> Any:
-        assert self._lines.entries is not None
-        return self._elsewhere.places(*np.divmod(self._lines.entries[1], self._ask.n))
+        assert self._route.entries is not None
+        return self._elsewhere.places(*np.divmod(self._route.entries[1], self._ask.n))
 
     def _at(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, dense: bool) -> Array:
-        elsewhere, lines = self._elsewhere, self._lines
+        elsewhere, route = self._elsewhere, self._route
         leaves = elsewhere.leaves(args, kwargs)
         if elsewhere.followed(leaves):
             self.certificate = None
-            return elsewhere.answer(lines, dense, leaves)
-        if self.passes == 1 and lines.entries is None:
+            return route.answer(dense, leaves)
+        if self.passes == 1 and route.plain:
             self.certificate = Certificate("engine")
             return self._program(dense, proven=False)(leaves)
         if not current().certify:
@@ -100,26 +106,28 @@ class Function:
     def _program(self, dense: bool, *, proven: bool) -> Any:
         key = dense, proven
         if key not in self._programs:
-            self._programs[key] = self._elsewhere.compiled(self._lines, dense, proven=proven)
+            made = self._route.proven if proven else self._route.answer
+            self._programs[key] = self._elsewhere.compiled(partial(made, dense))
         return self._programs[key]
 
     def _judged(self, residual: float, size: float, stray: float) -> Certificate:
-        probe = IN_THE_BATCH if self._elsewhere.batches_hold else BESIDE
+        probe, bound = self._route.probe, self._route.bound
         if size == 0.0 and residual == 0.0 and stray == 0.0:
-            return Certificate("probe", 0.0, self._bound, finite=True, probe=probe)
+            return Certificate("probe", 0.0, bound, finite=True, probe=probe)
         if not (0.0 < size < math.inf and residual < math.inf):
-            return Certificate("probe", math.inf, self._bound, NOT_FINITE, probe=probe)
+            return Certificate("probe", math.inf, bound, NOT_FINITE, probe=probe)
         if stray != 0.0:
-            return Certificate("probe", math.inf, self._bound, "an entry outside the pattern is not zero", probe=probe)
-        return Certificate("probe", residual / size, self._bound, finite=True, probe=probe)
+            return Certificate("probe", math.inf, bound, "an entry outside the pattern is not zero", probe=probe)
+        return Certificate("probe", residual / size, bound, finite=True, probe=probe)
 
     def _otherwise(self, found: Array, args: tuple[Any, ...], kwargs: dict[str, Any], *, dense: bool) -> Array:
-        """Line by line where shared passes did not hold; lines with numbers that are not finite are the engine's own."""
+        """Line by line where anything else did not hold; lines with numbers that are not finite are the engine's own."""
         seen = self.certificate
         assert seen is not None
-        if self._lines.entries is not None:
+        if not self._route.plain:
             whole, self.certificate = self._plain(*args, **kwargs), self._plain.certificate
-            return whole if dense else whole.reshape(-1)[self._lines.entries[1]]
+            entries = self._route.entries
+            return whole if dense or entries is None else whole.reshape(-1)[entries[1]]
         if seen.words == NOT_FINITE:
             self.certificate = Certificate("probe", 0.0, math.inf, "no finite entry to compare", probe=seen.probe)
             return found
@@ -131,20 +139,19 @@ class Function:
 
     @cached_property
     def _plain(self) -> Function:
-        return plainly(self._ask, self._elsewhere)
+        return Function(self._ask, self._elsewhere, plainly(self._ask, self._elsewhere))
 
     def __repr__(self) -> str:
-        way = self._lines.way
-        return f"Function  shape {self.shape}   {self.passes} passes ({way}), because {self.because}"
+        return f"Function  shape {self.shape}   {self._route}, because {self.because}"
 
 
 def as_function(ask: Ask) -> Function:
-    """The question at any point: in shared passes where the operations tell that they may be shared, else line by line."""
+    """The question at any point, where the backend can have a run at other points."""
     make = getattr(ask.y.record, "elsewhere", None)
     if make is None:
         raise WrongQuery(
-            "a derivative as a function is for runs of JAX",
-            f"a run of {ask.y.record.backend.name} is asked about as it is, and its plan is kept for the next one",
+            f"a run of {ask.y.record.backend.name} cannot be had at other points",
+            "it is asked about as it is, and its plan is kept for the next one",
             "run your function at the other point and ask again: d(y) / d(x)",
         )
     part = ask.x.parts[0]
@@ -161,19 +168,50 @@ def as_function(ask: Ask) -> Function:
     if not elsewhere.connected:
         raise_unless_independent(ask)
         raise WrongQuery("y does not depend on x", "the derivative is zero at every point", "use zeros of J.shape")
-    plan = _shared(ask, elsewhere)
-    if plan is None:
+    return Function(ask, elsewhere, quickest(ask, elsewhere))
+
+
+def quickest(ask: Ask, elsewhere: Any) -> Route:
+    """In passes that are shared where the operations tell that they may be, else through a waist, else line by line."""
+    if not (ask.rows.everything and ask.rows.shape == ask.y.shape and ordinary(ask) and worth_planning(ask)):
         return plainly(ask, elsewhere)
-    bound = guess_tolerance(ask, elsewhere.operations)
-    return Function(ask, elsewhere, _together(ask, plan.compression), plan.because, bound=bound)
+    plan = _shared(ask, elsewhere)
+    if plan is not None:
+        bound = guess_tolerance(ask, elsewhere.operations)
+        return Swept(elsewhere, _together(ask, plan.compression), plan.because, bound)
+    return _narrowed(ask, elsewhere) or plainly(ask, elsewhere)
 
 
-def plainly(ask: Ask, elsewhere: Any) -> Function:
+def _narrowed(ask: Ask, elsewhere: Any) -> Route | None:
+    """Through the narrowest arrays between x and y, where that costs less; None where it does not, or none can be asked."""
+    flow = elsewhere.flow()
+    plan = cut(flow, ask.m, ask.n)
+    if plan is None or not _apart(flow, plan.tensors):
+        return None
+    record: Any = ask.y.record
+    sides = []
+    for value in map(flow.value, plan.tensors):
+        if value is None:
+            return None
+        every = Elements.all(value.shape)
+        last, first = Ask(ask.y, ask.rows, Side(value.shape, (Part(value, every),))), Ask(value, every, ask.x)
+        sides.append((quickest(last, record.elsewhere(ask.y, value)), quickest(first, record.elsewhere(value, ask.x.values[0]))))
+    way: Way = "pull" if elsewhere.takes("pull") else "push"
+    weights = signs(ask.m if way == "pull" else ask.n)[0]
+    return Through(elsewhere, tuple(sides), way, weights, plan.because, tolerance(ask))
+
+
+def _apart(flow: Flow, tensors: tuple[int, ...]) -> bool:
+    """Whether none is made from another, which a derivative by that one would count as well."""
+    return all({*flow.between(frozenset({one}), frozenset())}.isdisjoint({*tensors} - {one}) for one in tensors)
+
+
+def plainly(ask: Ask, elsewhere: Any) -> Route:
     """One pass for each row or each column."""
     pulls, pushes = elsewhere.takes("pull"), elsewhere.takes("push")
     if not (pulls or pushes):
         raise EngineRefused(
-            "JAX has no derivative for an operation on the way",
+            "the engine has no derivative for an operation on the way",
             "neither a pull nor a push goes through",
             "ask J.value, which says where it ends",
         )
@@ -193,13 +231,11 @@ def plainly(ask: Ask, elsewhere: Any) -> Function:
         ask.shape,
         across=None if other.everything else other.positions,
     )
-    return Function(ask, elsewhere, lines, plan.because, bound=tolerance(ask))
+    return Swept(elsewhere, lines, plan.because, tolerance(ask))
 
 
 def _shared(ask: Ask, elsewhere: Any) -> Compressed | None:
     """A plan in which several lines share a pass, and may do so at every point; None where none is known to."""
-    if not (ask.rows.everything and ask.rows.shape == ask.y.shape and ordinary(ask) and worth_planning(ask)):
-        return None
     Planned(ask, ask.y.record.linear(ask.y, ask.x.values), Report()).in_fewer_passes()
     plan = warm.recall(warm.key_of(ask))
     if not isinstance(plan, Compressed) or plan.columns is not None or not elsewhere.takes(plan.way):

@@ -205,9 +205,13 @@ def _columns(template: Template) -> Columns:
             return jax.jvp(lambda x: template([x], others), (x,), (written_out(place, x.shape, x.dtype),))[1]
 
         columns = jax.vmap(column)(places).astype(x.dtype)  # (n, *y.shape)
-        columns = jax.lax.optimization_barrier(columns)  # or the last product is made turned around, several times slower
-        if rows is not None:
-            return columns.reshape(x.size, -1)[:, rows].T
-        return jnp.moveaxis(columns, 0, -1).reshape(*columns.shape[1:], *x.shape)
+        shape = columns.shape[1:] if rows is None else rows.shape
+        columns = columns.reshape(x.size, -1)
+        return upright(columns if rows is None else columns[:, rows]).reshape(*shape, *x.shape)
 
     return Columns(Later(program), InHalves(program, OTHER, NEITHER, ONE, NEITHER))
+
+
+def upright(columns: Array) -> Array:
+    """(m, n) from columns one after the other; without the barrier the last product is made turned around, which is slow."""
+    return jax.lax.optimization_barrier(columns).T

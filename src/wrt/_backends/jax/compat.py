@@ -121,6 +121,10 @@ def sub_jaxpr(params: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
     return (inner.jaxpr, inner.consts) if isinstance(inner, core.ClosedJaxpr) else (inner, ())
 
 
+inner_jaxprs = core.jaxprs_in_params
+"""Everything that a loop, a branch or a call contains."""
+
+
 def staged(function: Callable[..., Any], avals: Sequence[Any], name: str) -> tuple[Any, Sequence[Any]]:
     """A flat function as a jaxpr and the constants it closes over."""
     debug = core.DebugInfo("wrt", name, None, None)

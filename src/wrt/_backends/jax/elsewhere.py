@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 
-from wrt._backends.jax import compat, reach
+from wrt._backends.jax import compat, reach, waists
+from wrt._backends.jax.block import upright
 from wrt._backends.jax.kinds import Marks, NoRule
 from wrt._backends.jax.program import Op, Var, ancestors
 from wrt._backends.jax.segment import adjoint
 from wrt._backends.jax.together import picked
+from wrt._core.flow import Flow
 from wrt._core.index import Positions
-from wrt._core.lines import Lines
+from wrt._core.lines import Lines, Weights
 from wrt._core.pattern import Way
 from wrt._core.value import Value
 from wrt.errors import EngineRefused, WrongShape
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
 
 Array = Any
+Factors = tuple[Array, Array]
+"""y by an array of a waist, and that by x, each in the shape of both."""
 WRITTEN_OUT = 2**18  # numbers in the seeds of a program
 
 
@@ -92,8 +96,13 @@ class Elsewhere:
             return False
         return True
 
-    def compiled(self, lines: Lines, dense: bool, *, proven: bool) -> Callable[[Sequence[Array]], Any]:
-        return jax.jit(partial(self.proven if proven else self.answer, lines, dense))
+    def flow(self) -> Flow:
+        """What lies between x and y, at whatever point."""
+        return waists.flow(self._linear, self._linear.record.value_of)
+
+    @staticmethod
+    def compiled(answer: Callable[[Sequence[Array]], Any]) -> Callable[[Sequence[Array]], Any]:
+        return jax.jit(answer)
 
     @staticmethod
     def places(rows: Positions, columns: Positions) -> Array:
@@ -124,6 +133,26 @@ class Elsewhere:
         stray = jnp.where(weights == 0, jnp.abs(swept), 0).max()
         size = jnp.maximum(jnp.abs(weighted).sum(0).max(), jnp.abs(said).max())
         return _read(lines, dense, swept), jnp.stack([jnp.abs(weighted.sum(0) - said).max(), size, stray])
+
+    def product(self, factors: Sequence[Factors]) -> Array:
+        """J2 @ J1, or the sum of several such, in the shape of y and x."""
+        found = sum(_times(last, first) for last, first in self._flat(factors))
+        return jnp.reshape(found, (*self._linear.y.shape, *self._linear.xs[0].shape))
+
+    def held(self, factors: Sequence[Factors], way: Way, weights: Weights, leaves: Sequence[Array]) -> Array:
+        """How far a probe of such a product is off, and how large what it sums up is; there is no number nobody owns."""
+        along = self._along(way)
+        probe = jnp.asarray(weights, along.dtype)
+        said = self._swept(way, probe.reshape(1, *along.shape), leaves, batched=False)[0]
+        got = sum(_probed(last, first, probe, way) for last, first in self._flat(factors))
+        size = sum(_probed(abs(last), abs(first), abs(probe), way) for last, first in self._flat(factors))
+        largest = jnp.maximum(jnp.max(size), abs(said).max())
+        return jnp.stack([abs(got - said).max(), largest, jnp.zeros_like(largest)])
+
+    def _flat(self, factors: Sequence[Factors]) -> list[Factors]:
+        """(m, k) and (k, n)."""
+        m, n = self._linear.y.size, self._linear.xs[0].size
+        return [(last.reshape(m, -1), first.reshape(-1, n)) for last, first in factors]
 
     def _along(self, way: Way) -> Value:
         return self._linear.y if way == "pull" else self._linear.xs[0]
@@ -165,7 +194,16 @@ def _read(lines: Lines, dense: bool, swept: Array) -> Array:
     if lines.entries is not None:
         return picked(swept, lines.entries, lines.shape if dense else None)
     kept = swept if lines.across is None else swept[:, lines.across]
-    return (kept if lines.way == "pull" else kept.T).reshape(lines.shape)
+    return (kept if lines.way == "pull" else upright(kept)).reshape(lines.shape)
+
+
+def _times(last: Array, first: Array) -> Array:
+    """A product of Jacobians, in full precision on every device."""
+    return jnp.matmul(last, first, precision=jax.lax.Precision.HIGHEST)
+
+
+def _probed(last: Array, first: Array, probe: Array, way: Way) -> Array:
+    return _times(_times(probe, last), first) if way == "pull" else _times(last, _times(first, probe))
 
 
 def _moving(ops: Iterable[Op], given: Iterable[Var]) -> set[Var]:

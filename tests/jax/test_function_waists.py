@@ -1,0 +1,183 @@
+"""A derivative as a function goes through the narrowest arrays on its way, and is proven there as anywhere else."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import wrt
+from tests.jax._wrong_batch import doubled
+from wrt import d
+from wrt._backends.jax.elsewhere import Elsewhere
+from wrt.errors import EngineRefused
+
+WIDE, MIDDLE, WAIST = 300, 60, 4
+
+
+def weights(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape) / shape[-1] ** 0.5
+
+
+INTO, OUT_OF = weights(WAIST, WIDE), weights(WIDE, WAIST)
+LAYERS = [weights(MIDDLE, WIDE), weights(WAIST, MIDDLE), weights(MIDDLE, WAIST), weights(WIDE, MIDDLE)]
+
+
+def narrow(x):
+    for layer in LAYERS:
+        x = jnp.tanh(layer @ x)
+    return x
+
+
+def narrow_jacobian(x):
+    whole = np.eye(WIDE)
+    for layer in LAYERS:
+        x = np.tanh(layer @ x)
+        whole = (1 - x**2)[:, None] * (layer @ whole)
+    return whole
+
+
+def in_other_shapes(x):
+    h = jnp.sin(INTO @ x.reshape(-1)).reshape(2, 2)
+    return jnp.cos(OUT_OF @ h.reshape(-1)).reshape(3, 100)
+
+
+def two_heads(x):
+    """What y needs of x are two arrays of two numbers, neither made from the other."""
+    h = jnp.tanh(LAYERS[0] @ x)
+    mean, spread = LAYERS[1][:2] @ h, LAYERS[1][2:] @ h
+    return LAYERS[3] @ (jnp.sin(LAYERS[2][:, :2] @ mean) * jnp.cos(LAYERS[2][:, 2:] @ spread))
+
+
+def one_from_the_other(x):
+    """Of the two narrow arrays that y needs, the second is made from the first, and from x."""
+    h = jnp.tanh(LAYERS[0] @ x)
+    first = LAYERS[1][:2] @ h
+    second = LAYERS[1][2:] @ h * first
+    return LAYERS[3] @ (jnp.sin(LAYERS[2][:, :2] @ first) + jnp.cos(LAYERS[2][:, 2:] @ second))
+
+
+def looping(x):
+    h, _ = lax.scan(lambda h, a: (jnp.tanh(h * a + jnp.roll(h, 1)), None), LAYERS[0] @ x, jnp.arange(1.0, 4.0))
+    return LAYERS[3] @ jnp.sin(LAYERS[2] @ (LAYERS[1] @ h))
+
+
+def narrow_twice(x):
+    h = jnp.tanh(OUT_OF @ jnp.tanh(INTO @ x))
+    return jnp.sin(OUT_OF @ jnp.tanh(INTO @ h))
+
+
+PROBLEMS = {
+    "waist": (narrow, (WIDE,), 2 * WAIST),
+    "other shapes": (in_other_shapes, (WIDE, 1), 2 * WAIST),
+    "two heads": (two_heads, (WIDE,), 8),
+    "one from the other": (one_from_the_other, (WIDE,), WIDE),
+    "loop": (looping, (WIDE,), 2 * WAIST),
+    "twice": (narrow_twice, (WIDE,), 4 * WAIST),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_double_precision(planned_from_the_start):
+    with jax.enable_x64(True):
+        yield
+
+
+def asked(f, x):
+    t = wrt.trace(f, x)
+    return d(t.output) / d(t.inputs[0])
+
+
+def points(shape):
+    draw = np.random.default_rng(0).normal
+    return [jnp.asarray(draw(size=shape)) for _ in range(3)]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_it_is_jax_s_own_jacobian_at_every_point(name):
+    f, shape, passes = PROBLEMS[name]
+    here, one, other = points(shape)
+    jac = asked(f, here).function()
+    assert jac.passes <= passes
+    expected = jax.jit(jax.jacfwd(f))
+    for point in (here, one):
+        np.testing.assert_allclose(jac(point), expected(point), rtol=1e-9, atol=1e-12)
+        assert jac.certificate
+    both = jax.jit(jax.vmap(jac))(jnp.stack([one, other]))
+    np.testing.assert_allclose(both[1], expected(other), rtol=1e-9, atol=1e-12)
+
+
+def test_it_is_the_closed_form():
+    here, one, _ = points((WIDE,))
+    jac = asked(narrow, here).function()
+    np.testing.assert_allclose(jac(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(jax.jit(jac)(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
+    assert str(jac) == (
+        "Function  shape (300, 300)   8 passes (cut), because everything from x to y passes 4 numbers; "
+        "8 passes instead of 300"
+    )
+
+
+def test_it_can_be_differentiated_again():
+    here, one, _ = points((WIDE,))
+    jac = asked(narrow, here).function()
+    curved = lambda jacobian: jax.jit(jax.grad(lambda x: (jacobian(x) ** 3).sum()))(one)
+    np.testing.assert_allclose(curved(jac), curved(jax.jacrev(narrow)), rtol=1e-8, atol=1e-11)
+
+
+def test_a_way_around_the_waist_is_seen():
+    def f(x):
+        return narrow(x) + jnp.sin(x)
+
+    here, one, _ = points((WIDE,))
+    jac = asked(f, here).function()
+    np.testing.assert_allclose(jac(one), narrow_jacobian(one) + np.diag(np.cos(one)), rtol=1e-10, atol=1e-13)
+
+
+def test_samples_with_a_waist_each_share_their_passes_instead():
+    def f(x):
+        return jnp.tanh(x @ INTO[:, :12].T) @ OUT_OF[:12].T
+
+    here, one, _ = points((20, 12))
+    jac = asked(f, here).function()
+    assert jac.passes <= 12
+    assert jac.sparse(one).nse == 20 * 12 * 12
+    np.testing.assert_allclose(jac(one), jax.jacrev(f)(one), rtol=1e-9, atol=1e-12)
+
+
+def test_a_product_that_is_off_is_found_and_made_line_by_line(monkeypatch):
+    made = Elsewhere._flat
+
+    def off(self, factors):
+        (last, first), *others = made(self, factors)
+        return [(last.at[7, 1].add(1e-4), first), *others]
+
+    here, one, _ = points((WIDE,))
+    jac = asked(narrow, here).function()
+    monkeypatch.setattr(Elsewhere, "_flat", off)
+    np.testing.assert_allclose(jac(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
+    assert jac.certificate
+    assert jac.certificate.probe == "as one more row of a batch of proven operations"
+
+
+def test_a_wrong_batching_rule_is_found():
+    here, one, _ = points((WIDE,))
+    jac = asked(lambda x: LAYERS[3] @ (LAYERS[2] @ doubled(LAYERS[1] @ (LAYERS[0] @ x))), here).function()
+    assert jac.passes == 2 * WAIST
+    with pytest.raises(EngineRefused, match="do not agree with a probe"):
+        jac(one)
+
+
+def test_numbers_that_are_not_finite_are_the_engine_s():
+    def f(x):
+        return LAYERS[3] @ (LAYERS[2] @ jnp.sqrt(LAYERS[1] @ (LAYERS[0] @ x)))
+
+    here = jnp.asarray(np.linalg.pinv(LAYERS[1] @ LAYERS[0]) @ np.ones(WAIST))
+    jac = asked(f, here).function()
+    at_zero = jnp.zeros(WIDE)
+    np.testing.assert_array_equal(np.isfinite(jac(at_zero)), np.isfinite(jax.jacrev(f)(at_zero)))
+    assert not jac.certificate
+    np.testing.assert_allclose(jac(here), jax.jacrev(f)(here), rtol=1e-9)
+    assert jac.certificate

@@ -10,7 +10,7 @@ from wrt._core.value import Side, Value
 from wrt._core.where import Where
 from wrt._why.question import Question, spoken
 from wrt._why.why import examine
-from wrt.errors import NotRecorded
+from wrt.errors import DifferentRuns, NotRecorded
 
 Asked: TypeAlias = tuple[Any, Value, Elements]  # the recording, a value of it, which of its elements
 LOOPS = ("scan",)
@@ -29,6 +29,10 @@ def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
 def between(y: Asked, x: Asked) -> Findings:
     """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
     record = y[0]
+    if hasattr(record, "own"):
+        x = (record, record.own(x[1]), x[2])
+        if x[1].record is not record:
+            raise _apart()
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
         raise _between_writes()
@@ -68,6 +72,14 @@ def _between_writes() -> NotRecorded:
         "why() of elements as they were between two writes",
         "the graph of the run has no number for them: they were written through a view, or not at all",
         "ask about the whole tensor, wrt.why(y, x), or about what was written there",
+    )
+
+
+def _apart() -> DifferentRuns:
+    return DifferentRuns(
+        "why() of tensors from two different recordings",
+        "the run that y was made in never met x",
+        "compute both inside one `with wrt.record():`, or in one wrt.trace(f, x)",
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
+from torch.nn import Parameter
 
 from wrt._backends.torch import compat, events, modules
 from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
@@ -23,7 +24,7 @@ from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.regions import region_words
 from wrt._backends.torch.tensors import Entry
 from wrt._backends.torch.twinning import twin_of
-from wrt._backends.torch.unseen import may_come_from_there, never_met, not_seen
+from wrt._backends.torch.unseen import brought_along, may_come_from_there, never_met, not_seen
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow, upstream
 from wrt._core.frame_names import visible_tensors
@@ -69,9 +70,8 @@ class TorchRecording(LiveRecord):
             self._parameters_named = True
             for root in self.paths.roots():
                 for path, tensor in root.named_parameters():
-                    entry = self.listener.entries.get(id(tensor))
-                    if entry is not None and entry() is tensor:
-                        self.bound_names.add(self._binding(modules.without_wrappers(path), entry, self.spot))
+                    entry = self.listener.stand_in(tensor)  # one that no operation took is met now: it is a part of the run
+                    self.bound_names.add(self._binding(modules.without_wrappers(path), entry, self.spot))
         return self.bound_names
 
     def name(self, name: str, tensor: Tensor, frame: FrameType | None = None) -> None:
@@ -107,12 +107,28 @@ class TorchRecording(LiveRecord):
     # ---------------------------------------------------------------- finding Values
 
     def find(self, obj: Any) -> Value | None:
-        if not isinstance(obj, Tensor):
-            return None
-        entry = self.listener.entries.get(id(obj))
-        if entry is None or entry() is not obj:
-            return None
-        return self.of_entry(entry)
+        entry = self.known(obj) if isinstance(obj, Tensor) else None
+        return None if entry is None else self.of_entry(entry)
+
+    def known(self, tensor: Tensor) -> Entry | None:
+        """What the run noted of a tensor; the parameters of a module that was called belong to it, used or not."""
+        entry = self.listener.entries.get(id(tensor))
+        if entry is None and isinstance(tensor, Parameter) and self.names:
+            entry = self.listener.entries.get(id(tensor))
+        return entry if entry is not None and entry() is tensor else None
+
+    def own(self, value: Value) -> Value:
+        """The same tensor in this run: one that several recordings met has a Value in each."""
+        entry: Any = getattr(value.key, "entry", None)
+        if entry is None or value.record is self:
+            return value
+        tensor = entry()
+        here = None if tensor is None else self.known(tensor)
+        return value if here is None else self.of_entry(here)
+
+    def _entry(self, value: Value) -> Entry | None:
+        found: Entry | None = getattr(value.key, "entry", None) if value.record is self else None
+        return found
 
     def of_entry(self, entry: Entry) -> Value:
         """The Value a tensor of the run is now: after its last write."""
@@ -157,9 +173,10 @@ class TorchRecording(LiveRecord):
     # ---------------------------------------------------------------- meaning of elements
 
     def side(self, value: Value, elements: Elements) -> Side:
-        entry: Any = getattr(value.key, "entry", None)
+        value = self.own(value)
+        entry = self._entry(value)
         buffer = None if entry is None else self.buffer_of(entry)
-        if buffer is None:
+        if entry is None or buffer is None:
             side = super().side(value, elements)
             return side if entry is None or entry.shadow is None else self._or_its_twin(side, value, entry)
         return self._by_owner(value, elements, entry, buffer)
@@ -227,14 +244,14 @@ class TorchRecording(LiveRecord):
         return words(y.name or "y", x.name or called(x.key.tensor(), "x"))
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        ours = getattr(y.key, "entry", None), getattr(x.key, "entry", None)
+        ours = self._entry(y), self._entry(x)
         if ours[0] is None or ours[1] is None or self.graph is None:
             verdict = super().unreached(y, x)
             return self._never_met(y, x) if type(verdict) is NoPath and ours[0] is not None else verdict
         followed = flow(self.graph, ours[0].number, ours[1].number)
         names = (y.name or "y", x.name or "x")
         if followed.independent:
-            return not_seen(*names) if self._hidden(y) else True
+            return not_seen(*names) if self._hidden(y) else brought_along(self, y, x) or True
         if followed.cuts:
             return cut_error(followed.cuts[0], *names)
         if followed.left and not followed.reaches:
@@ -313,7 +330,9 @@ class TorchRecording(LiveRecord):
 
     def numbered(self, value: Value) -> int | None:
         """Which tensor of the graph a Value is."""
-        entry = getattr(value.key, "entry", None)
+        if value.record is not self:
+            return None
+        entry = self._entry(value)
         number: int = getattr(value.key, "number", -1) if entry is None else entry.number
         return None if number < 0 else number
 

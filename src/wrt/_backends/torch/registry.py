@@ -16,12 +16,14 @@ RECORDINGS: weakref.WeakSet[TorchRecording] = weakref.WeakSet()
 
 
 def known(tensor: Tensor) -> Value | None:
-    """The Value of a tensor in the latest recording that saw it."""
+    """The Value of a tensor in the latest recording that made it; of one that none did, in the latest that saw it."""
+    seen = None
     for recording in sorted(RECORDINGS, key=lambda r: r.started, reverse=True):
-        found = recording.find(tensor)
-        if found is not None:
-            return found
-    return None
+        entry = recording.known(tensor)
+        if entry is not None and entry.operation is not None:
+            return recording.of_entry(entry)
+        seen = seen or (None if entry is None else (recording, entry))
+    return None if seen is None else seen[0].of_entry(seen[1])
 
 
 _KEPT: dict[int, tuple[TorchRecording, int]] = {}

@@ -9,16 +9,20 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from wrt._backends.torch.standing import Undo, here, stands_in
+from wrt._backends.torch.tensors import Entry
+from wrt._core.dataflow import flow, upstream
 from wrt._core.graph import Graph
+from wrt._core.value import Value
 from wrt.errors import NoPath
 
 if TYPE_CHECKING:
     from wrt._backends.torch.listen import Listener
+    from wrt._backends.torch.recording import TorchRecording
 
 _transform: Any = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
 
@@ -74,6 +78,30 @@ def may_come_from_there(listener: Listener, graph: Graph, needed: set[int]) -> b
         return False
     made = {k for node in graph.nodes for k in node.outputs}
     return any(k >= since and k not in made for k in needed)
+
+
+def brought_along(record: TorchRecording, y: Value, x: Value) -> NoPath | None:
+    """The refusal where y uses what another recording made of x; None where none that is still there did."""
+    tensor = x.key.entry()
+    values, backend = record.listener.values, cast(Any, record.backend)
+    for number in () if tensor is None or record.graph is None else sorted(upstream(record.graph, y.key.entry.number)):
+        given = values[number]
+        made = given() if isinstance(given, Entry) and given.operation is None else None
+        there = None if made is None or made.requires_grad else backend.recorded(made)
+        if there is None or there.record is record or there.key.entry.operation is None:
+            continue
+        source = there.record.known(tensor)
+        if source is not None and not flow(there.record.graph, there.key.entry.number, source.number).independent:
+            return _made_elsewhere(y.name or "y", x.name or "x", there.name or "a tensor")
+    return None
+
+
+def _made_elsewhere(y: str, x: str, between: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"{y} uses {between}, which was made of {x} in another recording: each knows its own run only",
+        f"put every line from {x} to {y} inside one `with wrt.record():`, or write {x}.requires_grad_() before both",
+    )
 
 
 def not_seen(y: str, x: str) -> NoPath:

@@ -1,5 +1,8 @@
 """A derivative that is not there: exact zeros, a named line, or a sentence about what is not known."""
 
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -186,3 +189,37 @@ def test_a_py_function_gives_its_gradient_once() -> None:
         "  TensorFlow throws away what it kept of the call after the first pass, and this question takes more of them\n"
         "  call the Python function itself: eager code needs no tf.py_function; or record again for each row"
     )
+
+
+def test_errors_call_the_tensors_as_the_user_does() -> None:
+    with wrt.record():
+        weights = tf.constant([1.0, 2.0]) * 1
+        loss = tf.reduce_sum(tf.stop_gradient(weights))
+    with pytest.raises(wrt.errors.GradientCut) as caught:
+        (d(loss) / d(weights)).value
+    what, stands, write = str(caught.value).splitlines()
+    assert what == "no gradient path from weights to loss"
+    assert stands.startswith("  loss is computed from weights, but ")
+    assert write == "  remove tf.stop_gradient, or ask for d(loss) / d(what this line makes)"
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda h: tf.constant(np.array(h)),
+        lambda h: tf.constant(np.asarray(memoryview(h))),
+        lambda h: tf.constant(np.frombuffer(h, dtype=np.float32)),
+        lambda h: tf.experimental.dlpack.from_dlpack(tf.experimental.dlpack.to_dlpack(h)),
+        lambda h: pickle.loads(pickle.dumps(h)),
+    ],
+    ids=["np.array", "memoryview", "np.frombuffer", "dlpack", "pickle"],
+)
+def test_memory_that_numpy_reads_unasked_is_never_a_zero_and_never_certain(way: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    with wrt.record():
+        h = tf.constant([1.0, 2.0]) * 2
+        y = tf.reduce_sum(way(h))
+    with pytest.raises(wrt.errors.NoPath, match="from h to y"):
+        (d(y) / d(h)).value
+    found = wrt.why(y, h)
+    assert found[0].cause == "numpy_roundtrip"
+    assert not any(finding.certain for finding in found)

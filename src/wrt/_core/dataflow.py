@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from wrt._core.graph import Graph, Node
 
-
 _HELD = frozenset(["numpy", "__array__", "__dlpack__", "untyped_storage", "storage"])
 """Operations that hand out the memory of a tensor, not a copy of its numbers."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from wrt._core.dataflow import done_by
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
+from wrt._core.where import Where
 from wrt._why.cause import by_operation, key, ops
 from wrt._why.paths import SHAPE_ONLY, Stop, follow
 from wrt._why.question import Question
@@ -215,9 +217,13 @@ def _apart(question: Question) -> Iterator[Finding]:
         yield twin
         return
     graph = question.evidence.graph
-    unseen = getattr(question.evidence, "unseen", None)  # torch alone has code that a recording does not look into
-    certain = not _gone_before(question) and not (unseen is not None and unseen(question.y))
+    unseen = _unseen(question)
+    certain = not _gone_before(question) and not unseen
     name, of = question.names[1], question.names[0]
+    if not _gone_before(question):
+        for where in filter(None, unseen):
+            words = f"{of} uses an array made while {name} was at hand; what it was made of was not recorded"
+            yield question.finding("numpy_roundtrip", where, words, certain=False)
     if not any(graph.tensors[k].node is None or graph.tensors[k].requires_grad for k in route.needed - {question.y}):
         words = f"{of} is a constant: nothing that can be differentiated went into it"
         yield question.finding("unused_input", question.where_made(question.y), words, certain=certain)
@@ -229,6 +235,12 @@ def _apart(question: Question) -> Iterator[Finding]:
         return
     words = f"no operation on the way to {of} takes {name}"
     yield question.finding("unused_input", question.where_made(route.x), words, certain=certain)
+
+
+def _unseen(question: Question) -> list[Where | None]:
+    """Where y takes what nobody saw being made; a run of JAX is seen whole."""
+    look: Any = getattr(question.evidence, "unseen", None)
+    return [] if look is None else look(question.y, question.route.x)
 
 
 def dead_end(question: Question) -> Node | None:

@@ -2,94 +2,123 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.log import Leak, Log
 from wrt._core.where import Spot, place
 from wrt.errors import GradientCut, NoPath
 
 
-def why_unreached(log: Log, y: int, x: int, given: set[int]) -> bool | Exception:
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A question that no gradient answers: y and x by their numbers in the log, and as the user calls them."""
+
+    log: Log
+    y: int
+    x: int
+    named: tuple[str, str]
+
+    @property
+    def no_path(self) -> str:
+        """The first line of every error about it."""
+        return f"no gradient path from {self.named[1]} to {self.named[0]}"
+
+
+def why_unreached(apart: Apart, given: set[int]) -> bool | Exception:
     """True when the recorded data flow proves that y does not depend on x; what was given to f is independent."""
-    if x not in log.tensors or y not in log.tensors:
+    log = apart.log
+    if apart.x not in log.tensors or apart.y not in log.tensors:
         return NoPath(
-            "no gradient path from x to y",
+            apart.no_path,
             "one of the two was not met while the run was recorded",
             "compute both inside one `with wrt.record() as t:`",
         )
-    path = log.between(x, y)
+    path = log.between(apart.x, apart.y)
     if path:
-        return _cut(log, path)
-    return _older(log, y, x, given) or _left(log, y, x) or True
+        return _cut(apart, path)
+    return _older(apart, given) or _left(apart) or True
 
 
-def _cut(log: Log, path: list[int]) -> GradientCut:
+def _cut(apart: Apart, path: list[int]) -> GradientCut:
     """The first operation on the way that lets no gradient through."""
     for index in path:
-        if log.gradient(index) == "cut":
-            return _named(log, index)
+        if apart.log.gradient(index) == "cut":
+            return _named(apart, index)
+    y, x = apart.named
     return GradientCut(
-        "no gradient path from x to y",
-        f"y is computed from x by {len(path)} operations, and the gradient of one of them does not reach its input",
+        apart.no_path,
+        f"{y} is computed from {x} by {len(path)} operations, and the gradient of one of them does not reach its input",
         "a @tf.custom_gradient on the way, or an input that only selects: ask for what it selects from",
     )
 
 
-def _named(log: Log, index: int) -> GradientCut:
-    operation = log.operations[index]
+def _named(apart: Apart, index: int) -> GradientCut:
+    operation = apart.log.operations[index]
     line = _line(operation.spot)
+    y, x = apart.named
     if any(number < 0 for number in operation.outputs) and not compat.is_call(operation.op):
         return GradientCut(
-            "no gradient path from x to y",
+            apart.no_path,
             f"{line} assigns to a variable, and TensorFlow keeps no gradient of an assignment",
-            "use the value itself instead of reading it back from the variable, or ask for d(y) / d(variable)",
+            f"use the value itself instead of reading it back from the variable, or ask for d({y}) / d(variable)",
         )
-    if index in log.blind:
+    if index in apart.log.blind:
         return GradientCut(
-            "no gradient path from x to y",
+            apart.no_path,
             f"{line} calls a compiled function with a tensor that the recording had not met before",
-            "hand it over as an argument of wrt.trace(f, x), or write x = tf.identity(x) inside the recording first",
+            f"hand it over as an argument of wrt.trace(f, {x}), or write {x} = tf.identity({x}) inside the recording first",
         )
     what = "stops every tape" if operation.stopped else f"{_words(operation.op)} cuts the path"
     return GradientCut(
-        "no gradient path from x to y",
-        f"y is computed from x, but {line} {what}",
-        f"remove {_remedy(operation.op)}, or ask for d(y) / d(what this line makes)",
+        apart.no_path,
+        f"{y} is computed from {x}, but {line} {what}",
+        f"remove {_remedy(operation.op)}, or ask for d({y}) / d(what this line makes)",
     )
 
 
-def _older(log: Log, y: int, x: int, given: set[int]) -> NoPath | None:
+def _older(apart: Apart, given: set[int]) -> NoPath | None:
     """A tensor made between x and the recording may have been computed from x, unseen."""
-    tensors, _ = log.ancestors([y])
-    if x in given or not any(
-        x < n <= log.start and n in log.first_seen and n not in given and log.tensors[n][1] in compat.FLOATS for n in tensors
+    log = apart.log
+    tensors, _ = log.ancestors([apart.y])
+    if apart.x in given or not any(
+        apart.x < n <= log.start and n in log.first_seen and n not in given and log.tensors[n][1] in compat.FLOATS
+        for n in tensors
     ):
         return None
+    y, x = apart.named
     return NoPath(
-        "no gradient path from x to y",
-        "y uses a tensor that was made after x and before the recording began: whether it depends on x is not recorded",
-        "compute it inside the recording, or give both as arguments: wrt.trace(f, x, other)",
+        apart.no_path,
+        f"{y} uses a tensor that was made after {x} and before the recording began: whether it depends on {x} is not recorded",
+        f"compute it inside the recording, or give both as arguments: wrt.trace(f, {x}, other)",
     )
 
 
-def _left(log: Log, y: int, x: int) -> NoPath | None:
+def _left(apart: Apart) -> NoPath | None:
     """Numbers that went through NumPy or Python may have come back as a constant: then nothing is proven."""
-    tensors, _ = log.ancestors([y])
-    for number in sorted(tensors):
-        if number in log.from_numpy and number > x:
-            return NoPath(
-                "no gradient path from x to y",
-                f"{_line(log.from_numpy[number])} uses a NumPy array, and what that was made of is not recorded",
-                "compute it with TensorFlow, or make it a tensor before the recording if it does not depend on x",
-            )
-    leak = _first_leak(log, x)
+    log, (y, x) = apart.log, apart.named
+    for where in arrays_from_outside(log, apart.y, apart.x):
+        return NoPath(
+            apart.no_path,
+            f"{_line(where)} uses a NumPy array, and what that was made of is not recorded",
+            f"compute it with TensorFlow, or make it a tensor before the recording if it does not depend on {x}",
+        )
+    tensors, _ = log.ancestors([apart.y])
+    leak = _first_leak(log, apart.x)
     fresh = [n for n in tensors if log.first_seen.get(n, -1) >= (leak.after if leak else 0) and n > log.start]
     if leak is None or not fresh:
         return None
     return NoPath(
-        "no gradient path from x to y",
-        f"{_line(leak.spot)} reads a number computed from x into Python, and y uses a constant made afterwards",
+        apart.no_path,
+        f"{_line(leak.spot)} reads a number computed from {x} into Python, and {y} uses a constant made afterwards",
         "keep the value a tensor: write tf operations instead of .numpy() or float()",
     )
+
+
+def arrays_from_outside(log: Log, y: int, x: int) -> list[Spot | None]:
+    """The lines at which arrays became tensors that y is computed from, with x at hand to be in them."""
+    tensors, _ = log.ancestors([y])
+    return [log.from_numpy[number] for number in sorted(tensors) if number in log.from_numpy and number > x]
 
 
 def _first_leak(log: Log, x: int) -> Leak | None:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.cut import arrays_from_outside
 from wrt._backends.tensorflow.events import Custom
 from wrt._backends.tensorflow.examined import Examined
 from wrt._backends.tensorflow.followed import Followed
@@ -17,7 +18,7 @@ from wrt._backends.tensorflow.work import Payload
 from wrt._core import by_hand
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Node
-from wrt._core.where import Where
+from wrt._core.where import Where, place
 
 if TYPE_CHECKING:
     from wrt._backends.tensorflow.recording import TensorFlowRecording
@@ -72,6 +73,10 @@ class TensorFlowEvidence:
 
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return self.followed.consumed(y)
+
+    def unseen(self, y: int, x: int) -> list[Where | None]:
+        """Where y takes what nobody saw being made: NumPy reads the memory of a tensor without asking anybody."""
+        return [place(*spot) if spot else None for spot in arrays_from_outside(self.log, y, x)]
 
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         return []

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record as tape_stack
 from tensorflow.python.framework import constant_op, ops
 from tensorflow.python.util import traceback_utils
@@ -61,8 +62,17 @@ def host_functions(notice: Callable[..., None]) -> Noticed:
     return stand_in(script_ops, "py_func_common", make)
 
 
-def arrays(notice: Callable[[Tensor], None]) -> Noticed:
-    """Call `notice` for every tensor that is made of a NumPy array."""
+@contextmanager
+def arrays(notice: Callable[[Tensor], None]) -> Iterator[None]:
+    """Call `notice` for every tensor that is made of a NumPy array, or of memory that somebody else shares."""
+
+    def shared(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(*arguments: Any) -> Any:
+            made = original(*arguments)
+            notice(made)
+            return made
+
+        return noticed
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
@@ -73,7 +83,8 @@ def arrays(notice: Callable[[Tensor], None]) -> Noticed:
 
         return noticed
 
-    return stand_in(constant_op, "convert_to_eager_tensor", make)
+    with stand_in(constant_op, "convert_to_eager_tensor", make), stand_in(pywrap_tfe, "TFE_FromDlpackCapsule", shared):
+        yield
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.cut import why_unreached
+from wrt._backends.tensorflow.cut import Apart, why_unreached
 from wrt._backends.tensorflow.events import Notes
 from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.log import Log
@@ -308,7 +308,7 @@ class TensorFlowRecording:
     def ready(self, y: Value, x: Side) -> None:
         for value, letter in ((y, "y"), *((value, "x") for value in x.values)):
             if not (value.dtype.is_floating or value.dtype.is_complex):
-                raise not_a_float(letter, value.dtype.name)
+                raise not_a_float(self._spoken(value, letter), value.dtype.name)
 
     def linear(self, y: Value, xs: Sequence[Value]) -> TapeLinear:
         groups = [self.sources(x) for x in xs]
@@ -353,7 +353,12 @@ class TensorFlowRecording:
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         given = {moment.number for moment in _leaves(self.given)}
-        return why_unreached(self.log, self.number(y), self.number(x), given)
+        named = self._spoken(y, "y"), self._spoken(x, "x")
+        return why_unreached(Apart(self.log, self.number(y), self.number(x), named), given)
+
+    def _spoken(self, value: Value, letter: str) -> str:
+        """As the user calls it, otherwise by its letter in the notation."""
+        return value.name or next(iter(self.called_by(value.key.number)), letter)
 
     def notes(self, y: Value, x: Side) -> list[str]:
         return list(x.notes)

@@ -25,9 +25,9 @@ def symbolic(obj: Any) -> NotRecorded:
     )
 
 
-def not_a_float(letter: str, dtype: str) -> NotDifferentiable:
+def not_a_float(name: str, dtype: str) -> NotDifferentiable:
     return NotDifferentiable(
-        f"{letter} is a tensor of {dtype}",
+        f"{name} is a tensor of {dtype}",
         "whole numbers, booleans and strings have no derivative; the path ends where the value was made so",
         "ask for the floating-point tensor it was computed from, for example the embedding of token ids",
     )

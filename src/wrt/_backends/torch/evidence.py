@@ -70,9 +70,9 @@ class TorchEvidence:
             return -1
         return next((operation for operation, flag in flips if flag), None)
 
-    def unseen(self, y: int) -> bool:
-        """Whether y may be computed from something that nobody saw being made."""
-        return may_come_from_there(self.listener, self.graph, upstream(self.graph, y))
+    def unseen(self, y: int, x: int) -> list[Where | None]:
+        """Where y takes what nobody saw being made: in code that no recording looks into, which has no line."""
+        return [None] if may_come_from_there(self.listener, self.graph, upstream(self.graph, y)) else []
 
     def look_from(self, y: int) -> None:
         """There is one engine."""

@@ -43,6 +43,7 @@ def test_wherever_memory_begins_an_array_fits_behind_the_next_line(offset: int, 
     made.fill_(1)
     assert made.data_ptr() % LINE == 0
     assert given.sum() == made.numel()  # inside of what was given
+    assert made.storage_offset() == 0  # views that are laid over it count from the start of its storage
 
 
 def test_a_product_that_is_differentiated_again_keeps_its_history() -> None:

@@ -45,6 +45,6 @@ def _beyond(shape: Shape, dtype: torch.dtype) -> int:
 
 
 def _on_a_line(raw: npt.NDArray[Any], shape: Shape) -> Tensor:
-    memory = torch.from_numpy(raw)
-    start = -memory.data_ptr() % LINE // memory.itemsize
-    return memory[start : start + math.prod(shape)].view(shape)
+    """The part of some memory that begins with a line, as a tensor whose storage begins there."""
+    start = -raw.ctypes.data % LINE // raw.itemsize
+    return torch.from_numpy(raw[start : start + math.prod(shape)].reshape(shape))

@@ -21,6 +21,13 @@ def test_wrt_version_says_the_version() -> None:
     assert (code, output.split()[:2]) == (0, ["wrt", wrt.__version__])
 
 
+def test_python_dash_m_is_the_same_command_line() -> None:
+    told = subprocess.run([sys.executable, "-m", "wrt", "version"], capture_output=True, text=True, check=True).stdout
+    assert told.split()[:2] == ["wrt", wrt.__version__]
+    usage = subprocess.run([sys.executable, "-m", "wrt", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "Usage: wrt [OPTIONS]" in usage
+
+
 def test_help_lists_every_command() -> None:
     code, output = call("--help")
     assert code == 0

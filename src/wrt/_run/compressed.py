@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.pattern import NOBODY, Tables
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 SLACK = 8  # roundings that each operation may leave; a guess is held to a tighter bound than the engine, and a false
 TYPICAL = 16  # alarm only costs time. Operations of a program that nobody counted.
+TOGETHER = "rows together, and the probe"
+STRAIGHT = "straight"
+"""Kept by a plan whose seeds and probe went in one call to all of x, and held: `straight` may do so again."""
 FEW_ONES = 2**18  # numbers in the seeds up to which the host writes them, also for a device: they travel in one piece
 
 
@@ -46,6 +50,8 @@ class Passes:
     whole: Array | None = None
     blank: Array | None = None
     """Zeros for all of the Jacobian, flat, where they were made ahead."""
+    numbers: npt.NDArray[Any] | None = None
+    """What was found as NumPy sees it, where somebody has looked."""
 
     @property
     def array(self) -> Array:
@@ -96,12 +102,13 @@ class Passes:
     def sparse(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""
         arrays: Any = self.ask.y.record.backend.arrays
-        numbers = arrays.at_hand(self.found) if hasattr(arrays, "at_hand") else None
-        found = None
+        numbers, found = self.numbers, None
+        if numbers is None and hasattr(arrays, "at_hand") and (brought := arrays.at_hand(self.found)) is not None:
+            (numbers,) = brought
         if numbers is None and self.ask.accelerated and hasattr(arrays, "picked"):
             found = filled_there(self.plan, self.ask, arrays.reshape(self.array, (-1,)))
         if found is None:
-            found = filled(self.plan, (arrays.numpy(self.found) if numbers is None else numbers[0]).reshape(-1))
+            found = filled(self.plan, (arrays.numpy(self.found) if numbers is None else numbers).reshape(-1))
         return found if self.extras is None else self.extras.added_to(found)
 
     def diagonal(self) -> Array:
@@ -147,19 +154,19 @@ def sweep_compressed(
     `expected` is what the engine said of the probe already; `operations` on the way from x to y each leave some roundoff.
     Where all of a `dense` matrix is wanted from a device, it fills it with zeros while the host is busy with the passes.
     """
-    blank = ask.y.record.backend.arrays.zeros((ask.m * ask.n,), ask.x.values[0]) if dense and ask.accelerated else None
+    blank = blank_for(ask) if dense else None
     joined = warm and plan.passes > FEW and plan.way == "pull"  # the probe travels as one more row of the batch
     probe = IN_THE_BATCH if joined or expected is not None else ALONE
     try:
         if joined:
-            found, expected = sweeps.together(_seeds_and_probe(ask, plan), "rows together, and the probe"), None
+            found, expected = sweeps.together(seeds_and_probe(ask, plan), TOGETHER), None
         else:
             found, expected = _swept(ask, plan, sweeps, expected)
     except CannotBatch:
         return None
     if found is None or (expected is None and not joined):
         return None
-    tolerance = _allowed(ask, plan, operations)
+    tolerance = allowed(ask, plan, operations)
     if plan.columns is not None:
         found, expected = (found[:-1], found[-1:]) if joined else (found, expected)
         return _with_columns(ask, plan, found, expected, sweeps, tolerance)
@@ -167,10 +174,17 @@ def sweep_compressed(
     made = Passes(ask, plan, found, held)
     if not held.passed:
         made = _mended(made, found[-1:] if joined else expected, sweeps)
+    elif joined and sweeps.always_together(plan.passes + 1):
+        plan.kept[STRAIGHT] = True
     made.blank = blank
     if not warm:
         _slim(ask, plan)
     return made
+
+
+def blank_for(ask: Ask) -> Array | None:
+    """All of the Jacobian as flat zeros, where a device fills them while the host is busy with the passes."""
+    return ask.y.record.backend.arrays.zeros((ask.m * ask.n,), ask.x.values[0]) if ask.accelerated else None
 
 
 def _swept(ask: Ask, plan: Compressed, sweeps: Sweeps, expected: Array | None) -> tuple[Array | None, Array | None]:
@@ -239,7 +253,7 @@ def seeds_of(ask: Ask, plan: Compressed) -> Array:
     return seeds
 
 
-def _seeds_and_probe(ask: Ask, plan: Compressed) -> Array:
+def seeds_and_probe(ask: Ask, plan: Compressed) -> Array:
     """(passes + 1, *y.shape), kept for the next time; made anew once somebody's hook has written to it."""
     arrays = ask.y.record.backend.arrays
     mark = getattr(arrays, "mark", lambda array: 0)  # elsewhere nobody can write to an array
@@ -261,7 +275,7 @@ def _slim(ask: Ask, plan: Compressed) -> None:
             plan.kept.pop(name, None)
 
 
-def _allowed(ask: Ask, plan: Compressed, operations: int) -> float:
+def allowed(ask: Ask, plan: Compressed, operations: int) -> float:
     """`guess_tolerance`, kept; not on a device, where the user may change at any time how exactly it multiplies."""
     known: float | None = plan.kept.get("tolerance")
     if known is None:

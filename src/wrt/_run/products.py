@@ -10,9 +10,11 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
+from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch, Linear, NotForThis, random_signs
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
+from wrt._planner import warm
 from wrt._planner.choose import choose
 from wrt._run import execute, repair, same
 from wrt._run.again import PASSES, again
@@ -28,6 +30,7 @@ from wrt._run.heap import Heap
 from wrt._run.memory import SMALL, Growing, answer_bytes
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
+from wrt._run.straight import straight
 from wrt._run.sweeps import Sweeps
 from wrt._run.tally import IN_THE_BATCH
 from wrt.errors import WrongShape
@@ -277,7 +280,12 @@ def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
         report.take(known.report)
         found: Passes = known.shaped
         return found
-    if not worth_planning(ask) or execute.is_identity(ask):
+    if not worth_planning(ask):
+        return None
+    plan = warm.recall(warm.key_of(ask))
+    if isinstance(plan, Compressed) and (passes := straight(ask, plan, report)) is not None:
+        return passes
+    if execute.is_identity(ask):
         return None
     record = ask.y.record
     record.ready(ask.y, ask.x)

@@ -7,7 +7,7 @@ by the probe, and held next to what the engine says of the probe. Where the prob
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,12 @@ def compare(
     ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float, probe: str = ALONE
 ) -> Certificate:
     """Whether the passes agree with what the engine said of the probe (None: it is their last row); `probe` tells how."""
-    off = _at_a_glance(ask, plan, found, expected, tolerance)
-    if off is not None:
-        return Certificate("probe", off, tolerance, "", True, probe)
+    look = getattr(ask.y.record.backend.arrays, "at_hand", None)
+    brought = None if look is None else look(found) if expected is None else look(found, expected)
+    if brought is not None:
+        held = at_a_glance(ask, plan, brought[0], None if expected is None else brought[1], tolerance, probe)
+        if held is not None:
+            return held
     if expected is None:
         found, expected = found[:-1], found[-1:]
     held = _looked_at(ask, plan, found, expected)
@@ -116,11 +119,11 @@ class AtHand:
     length: int
     owners: Positions | None = None
     joined: Numbers | None = None
+    count: int = field(init=False)
+    """Numbers of all passes."""
 
-    @property
-    def count(self) -> int:
-        """Numbers of all passes."""
-        return math.prod(self.box)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", math.prod(self.box))
 
     def weighted(self, numbers: Numbers) -> Numbers:
         found: Numbers = numbers.reshape(self.box) * self.weights
@@ -132,22 +135,19 @@ class AtHand:
         return found if self.owners is None else np.bincount(self.owners, found, self.length)
 
 
-def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float) -> float | None:
-    """The residual as NumPy tells it, where that sees the numbers: much quicker for the few that most passes return.
+def at_a_glance(
+    ask: Ask, plan: Compressed, numbers: Numbers, said: Numbers | None, tolerance: float, probe: str = ALONE
+) -> Certificate | None:
+    """The same as NumPy tells it: much quicker for the few numbers that most passes return.
 
     The probe is held to a bound that is never larger than the sum it is compared with otherwise. None where that does
     not settle it: an entry that is not finite or outside the pattern, a doubtful residual.
     """
-    look = getattr(ask.y.record.backend.arrays, "at_hand", None)
-    brought = None if look is None else look(found) if expected is None else look(found, expected)
-    if brought is None:
-        return None
-    numbers, said = brought[0], None if expected is None else brought[1]
     kept = _kept(ask, plan, numbers.dtype, "pull")
     flat = numbers.reshape(-1)
     passes = flat[: kept.count]
-    least = SMALLEST * math.sqrt(np.vdot(passes, passes) / ask.n)
-    if not 0.0 < least < math.inf or np.count_nonzero(flat.take(kept.free)):
+    least = SMALLEST * math.sqrt(passes.dot(passes) / ask.n)
+    if not 0.0 < least < math.inf or (len(kept.free) and flat.take(kept.free).any()):  # a NaN is not zero either
         return None
     if said is None:
         assert kept.joined is not None
@@ -155,14 +155,14 @@ def _at_a_glance(ask: Ask, plan: Compressed, found: Array, expected: Array | Non
     else:
         off = kept.sums(kept.weighted(numbers)) - said.reshape(-1)
     residual = float(np.maximum.reduce(np.abs(off, out=off))) / least
-    return residual if residual <= tolerance else None
+    return Certificate("probe", residual, tolerance, "", True, probe) if residual <= tolerance else None
 
 
 def _kept(ask: Ask, plan: Compressed, dtype: Any, way: Way) -> AtHand:
-    key = f"at hand, {way}"
-    if key not in plan.kept:
-        plan.kept[key] = _at_hand(ask, plan, dtype, way)
-    found: AtHand = plan.kept[key]
+    key = "at hand, pull" if way == "pull" else "at hand, push"
+    found: AtHand | None = plan.kept.get(key)
+    if found is None:
+        found = plan.kept[key] = _at_hand(ask, plan, dtype, way)
     return found
 
 

@@ -37,11 +37,15 @@ def by_rows(plan: Compressed) -> tuple[Positions, csr_array]:
 
 def filled(plan: Compressed, flat: Numbers) -> csr_array:
     """The entries of these passes, without those that are zero; which ones are is often the same as last time."""
-    order, whole = by_rows(plan)
-    alive, dead, pattern = plan.kept.get("alive", (order, order[:0], whole))
+    known = plan.kept.get("alive")
+    if known is None:
+        order, whole = by_rows(plan)
+        known = plan.kept["alive"] = order, order[:0], whole
+    alive, dead, pattern = known
     values = flat.take(alive)
-    if values.all() and not flat.take(dead).any():
+    if np.logical_and.reduce(values) and not (len(dead) and flat.take(dead).any()):
         return like(pattern, values)
+    order, whole = by_rows(plan)
     values = flat.take(order)
     there = values != 0
     thinner = thinned(whole, there)

@@ -116,8 +116,16 @@ class Sweeps:
         """Seeds per call; a handful of small ones goes at once, without a look at the memory that is free."""
         if self.chunk is not None:
             return self.chunk
+        return count if self._handful(count) else chunk_size(self.ask)
+
+    def _handful(self, count: int) -> bool:
         numbers = count * max([self.ask.y.size, *[part.value.size for part in self.ask.x.parts]])
-        return count if count <= HANDFUL and numbers <= SMALL else chunk_size(self.ask)
+        return count <= HANDFUL and numbers <= SMALL
+
+    def always_together(self, count: int) -> bool:
+        """Whether so many seeds go to all of one x in one call, however much memory is free."""
+        quick = hasattr(self.linear, "pull_at_once") and self.chunk is None
+        return quick and count > FEW and self._handful(count) and self._to_all_of_one
 
     @property
     def _to_all_of_one(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Cut, Direct, Plan
+from wrt._core.plan import Compressed, Cut, Direct, Plan
 from wrt._planner import cost, warm
 from wrt._planner.foresee import FEWEST
 from wrt._planner.strategies.direct import direct
@@ -18,6 +18,7 @@ from wrt._run import planned
 from wrt._run.answer import Answer
 from wrt._run.at_once import AtOnce, Batches, at_once, trusted
 from wrt._run.factored import through_again
+from wrt._run.straight import straight_block
 
 
 class Unplanned(NamedTuple):
@@ -44,6 +45,8 @@ def unplanned(ask: Ask) -> Unplanned:
     known = None if small else warm.recall(warm.key_of(ask))
     if isinstance(known, Cut):
         return Unplanned(through_again(ask, known), False)
+    if isinstance(known, Compressed):
+        return Unplanned(straight_block(ask, known), False)
     if not (small or (isinstance(known, Direct) and known.whole) or (known is None and _over_at_a_glance(ask, m, n))):
         return LEFT_TO_OTHERS
     batches: Batches = "trusted" if trusted(ask.y, ask.x.values if m <= n + 2 else ()) else "unknown"

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_core": ("errors",),
     "errors": (),
 }
-SAME_PART = {"_testing": "testing"}  # the implementation behind the face
+SAME_PART = {"_testing": "testing", "__main__": "_cli"}  # the implementation behind the face; another way in
 
 # framework -> the one folder that may import it
 HOME = {

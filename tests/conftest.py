@@ -34,9 +34,10 @@ def hooks_of_other_tests_are_forgotten() -> Iterator[None]:
 def planned_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plans are made for every question, also for those that a direct sweep answers before planning could pay."""
     from wrt._planner import warm
-    from wrt._run import planned
+    from wrt._run import chained, planned
 
     monkeypatch.setattr(planned, "QUICK", 0.0)
+    monkeypatch.setattr(chained, "LOOK", 0.0)
     warm.forget()
     yield
     warm.forget()

@@ -154,3 +154,12 @@ def test_a_stretch_must_be_worth_its_samples():
     chart.elements[1] = 1e6
     assert stretches(chart, 300, 300) == (1,)
     assert stretches(chart, 100, 300) == ()
+
+
+def test_stretches_are_sampled_only_where_a_direct_sweep_takes_much_longer(monkeypatch):
+    monkeypatch.setattr(chained, "LOOK", 1.0)
+    y, x = asked(CHAINS["tokens on both sides"])
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value.reshape(y.numel(), -1), row_loop(y, x), rtol=1e-11, atol=1e-11)
+    assert J.explain().strategy == "direct"
+    assert not any("of a stretch" in step.what for step in J.explain().steps)

@@ -33,15 +33,19 @@ from wrt._run.tally import IN_THE_BATCH
 
 CALL = 2**22  # bytes of the widest tensor in one call: measured best from 4 to 8 MB
 FEWER = 3  # times fewer passes than rows that a structured stretch must take
+LOOK = 4e-4  # seconds that samples of one stretch take at least,
+SPENT = 0.1  # of the time of a direct sweep that they may take all together: most have no structure
 
 
 def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
-    """Look at each stretch for a structure of its own; None where none has one that pays."""
+    """Look at each stretch for a structure of its own; None where none has one that pays, or where looking would not."""
     tensors = stretches(flow, ask.m, ask.n)
     if not tensors:
         return None
     found: list[Stretch] = []
     prices = prices_of(flow, tensors)
+    if LOOK * len(prices) > SPENT * ask.m * sum(prices):
+        return None
     for part, each in zip(_parts(ask, flow, tensors), prices, strict=True):
         # where no stretch before it mixes everything, the last one does: its branches are looked at, not its samples
         mixes = len(found) == len(tensors) and all(stretch.structured for stretch in found)

@@ -76,8 +76,8 @@ def test_a_fault_in_the_batch_of_a_warm_plan_is_found(monkeypatch, where, size):
     truth = row_loop(y, x)
     pull = TorchLinear.pull_at_once
 
-    def wrong(self, seeds, trusted):
-        found = pull(self, seeds, trusted)
+    def wrong(self, seeds, trusted, **given):
+        found = pull(self, seeds, trusted, **given)
         if len(seeds) == 4:
             found[where] += size
         return found

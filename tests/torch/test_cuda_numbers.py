@@ -86,6 +86,21 @@ def test_rows_of_a_loop_first_and_again(any_size, f, shape):
         assert J.certificate
 
 
+@pytest.mark.parametrize(("f", "shape"), [(burgers, (400,)), (samples, (40, 8))], ids=["stencil", "samples"])
+def test_nonzeros_of_a_loop_first_and_again(any_size, f, shape):
+    """Also where others are zero than last time, and where the host has written to what it got."""
+    for k in range(5):
+        mask = torch.ones(shape, dtype=torch.float64, device=CUDA)
+        mask.view(-1)[: 7 * (k % 2)] = 0
+        x = random(*shape)
+        y = f(x) * mask
+        found = (d(y) / d(x)).sparse()
+        expected = mask.reshape(-1, 1).cpu() * torch.func.jacrev(f)(x).reshape(y.numel(), -1).detach().cpu()
+        torch.testing.assert_close(torch.from_numpy(found.toarray()), expected, rtol=1e-11, atol=1e-13)
+        assert found.nnz == torch.count_nonzero(expected)
+        found.data[:], found.indices[:] = 7, 0
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-3])
 def test_an_entry_outside_the_pattern_is_found(any_size, size):
     x = random(400)

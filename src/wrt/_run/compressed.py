@@ -19,6 +19,7 @@ from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.certify import probe_of, seed_of, signs
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
+from wrt._run.options import current
 from wrt._run.proof import KEPT, compare
 from wrt._run.rows import KEEP, filled, filled_there
 from wrt._run.sweeps import FEW, Sweeps
@@ -159,7 +160,8 @@ def sweep_compressed(
     probe = IN_THE_BATCH if joined or expected is not None else ALONE
     try:
         if joined:
-            found, expected = sweeps.together(seeds_and_probe(ask, plan), TOGETHER), None
+            kept = plan.kept if current().replay else None
+            found, expected = sweeps.together(seeds_and_probe(ask, plan), TOGETHER, kept), None
         else:
             found, expected = _swept(ask, plan, sweeps, expected)
     except CannotBatch:

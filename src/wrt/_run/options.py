@@ -16,12 +16,14 @@ from wrt.errors import WrongQuery
 class Options:
     """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free).
 
-    `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides).
+    `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides). `replay`: record passes that
+    are asked for again and again on a GPU.
     """
 
     certify: bool = True
     memory: int | None = None
     way: Way | None = None
+    replay: bool = True
 
     def __post_init__(self) -> None:
         if self.way not in (None, "pull", "push"):

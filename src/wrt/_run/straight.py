@@ -35,7 +35,7 @@ def straight(ask: Ask, plan: Compressed, report: Report, *, dense: bool = False)
     blank = blank_for(ask) if dense else None
     seeds, began = seeds_and_probe(ask, plan), perf_counter()
     try:
-        found = linear.pull_at_once(seeds, trusted(ask.y))
+        found = linear.pull_at_once(seeds, trusted(ask.y), kept=plan.kept)
     except CannotBatch:
         return None
     if found is None:

@@ -33,8 +33,11 @@ class Sweeps:
         self.refused: set[str] = set()
         self.chunk = chunk
 
-    def together(self, seeds: Array, what: str) -> Array | None:
-        """(k, *y.shape) -> (k, n): a batch of seeds of all of y, by the shortest way."""
+    def together(self, seeds: Array, what: str, kept: dict[str, Any] | None = None) -> Array | None:
+        """(k, *y.shape) -> (k, n): a batch of seeds of all of y, by the shortest way.
+
+        `kept` is what a plan keeps that asks for these very seeds every time.
+        """
         count = seeds.shape[0]
         linear: Any = self.linear
         at_once = getattr(linear, "pull_at_once", None)
@@ -42,7 +45,7 @@ class Sweeps:
             return self.sweep(seeds, what, laid=True)
         started = time.perf_counter()
         try:
-            found: Array | None = at_once(seeds, trusted(self.ask.y))
+            found: Array | None = at_once(seeds, trusted(self.ask.y), kept=kept)
         except CannotBatch:  # other rungs are left
             return self.sweep(seeds, what, laid=True)
         self.report.steps.append(Step(what, "pull", linear.swept_by, count, 1, time.perf_counter() - started))

@@ -10,7 +10,7 @@ branch whose backward cannot be differentiated, so every push is certified by th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.autograd.graph import GradientEdge
@@ -20,6 +20,7 @@ from wrt._backends.torch.forward.program import Program, program
 from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
+from wrt._backends.torch.replay import Replay
 from wrt._backends.torch.rules.gain import gains
 from wrt._backends.torch.rules.program import Program as Rules
 from wrt._backends.torch.rules.question import program_of, put_aside
@@ -31,6 +32,7 @@ from wrt._core.value import Value
 Tensor: TypeAlias = torch.Tensor
 
 RULES = "rules"
+REPLAY = "replay"
 VMAP = "vmap"
 BATCHED = "is_grads_batched"
 ONE_BY_ONE = "one by one"
@@ -87,11 +89,16 @@ class TorchLinear:
         with compat.Undisturbed():
             return [None if g is None else _to_dense(g) for g in self._pulled_to(seed, self.ins)]
 
-    def pull_at_once(self, seeds: Tensor, trusted: bool, *, spent: bool = False) -> Tensor | None:
+    def pull_at_once(
+        self, seeds: Tensor, trusted: bool, *, spent: bool = False, kept: dict[str, Any] | None = None
+    ) -> Tensor | None:
         """A batch to the only x on the first rung, (k, *y.shape) -> (k, x.size).
 
-        Operations that are trusted all have a batching rule. `spent`: nobody needs the seeds afterwards.
+        Operations that are trusted all have a batching rule. `spent`: nobody needs the seeds afterwards. `kept`: what a
+        plan keeps that asks for these very seeds every time.
         """
+        if kept is not None and seeds.is_cuda and (again := self._replayed(seeds, kept)) is not None:
+            return again
         found = self._rules_at_once(seeds.shape[0], trusted)
         self.swept_by = VMAP if found is None else RULES
         if found is not None:
@@ -113,6 +120,14 @@ class TorchLinear:
         except Exception as error:
             raise CannotBatch(_first_line(error)) from error
         return None if pulled is None else _own(pulled.reshape(seeds.shape[0], -1), seeds)
+
+    def _replayed(self, seeds: Tensor, kept: dict[str, Any]) -> Tensor | None:
+        replay: Replay = kept.get(REPLAY) or kept.setdefault(REPLAY, Replay())
+        with compat.Undisturbed():
+            found = replay.pull(self.y, self.xs, seeds)
+        if found is not None:
+            self.swept_by = str(replay)
+        return found
 
     def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor | None] | None:
         """A batch from the first x, (k, *x.shape) -> (k, y.size), and what an unbatched pull says of a probe at the last x.

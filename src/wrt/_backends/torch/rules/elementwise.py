@@ -30,11 +30,13 @@ def _fused(name: str, saved: Callable[[Node], tuple[Any, ...]]) -> One:
     The node's own backward is that operation, and it takes many gradients as well as one. It is quicker to start, but a
     large batch is better written where it lies.
     """
-    written = getattr(aten, name).grad_input
+    written, fresh = getattr(aten, name).grad_input, getattr(aten, name).default
 
     def pull(node: Node, g: Tensor, free: bool) -> Tensor:
-        pulled: Tensor = written(g, *saved(node), grad_input=g) if free and g.numel() > SMALL else node(g)
-        return pulled
+        if free and g.numel() > SMALL:
+            pulled: Tensor = written(g, *saved(node), grad_input=g)
+            return pulled
+        return node(g) if callable(node) else fresh(g, *saved(node))  # what stands in for a node only tells what it saved
 
     return One(pull)
 

@@ -8,9 +8,11 @@ run forward again, wrt has the run recorded ("wrt"), records it again ("run anew
 "function" is `J.function()` called at a point, proven at each call; "jit(function)" the same inside `jit`, where nobody can
 prove anything. `.sparse()` is a matrix of scipy, asdex's a BCOO: both are measured as they come, and asdex's made a matrix of
 scipy too. Everybody was asked often enough before that nothing is left to compile. What depends on weights and seeds alone
-is done once by both: XLA folds constants, wrt keeps it between the halves of a program. The clock is the time of all
-threads of the process, the median of several turns of some calls each: of a single call it tells little, since another
-thread does the work. Losses are printed like wins.
+is done once by both: XLA folds constants, wrt keeps it between the halves of a program. Contenders take turns in an order
+of chance; a turn is some calls in a row after as many that are not counted, and the median over the turns is told. The
+clock is the time of all threads of the process: of a single call it tells little, since another thread does the work.
+"zeros" makes nothing but an array of the size of the dense answer: no dense answer can take less. Losses are printed like
+wins.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import argparse
 import json
+import random
 import statistics
 import time
 import warnings
@@ -137,15 +140,15 @@ def timed(run: Callable[[], Any]) -> float:
     return 1e3 * (time.process_time() - begun)
 
 
-def each_of_several(run: Callable[[], Any]) -> float:
-    """Milliseconds of one call among as many as take a while."""
-    once = max(timed(run), 0.01)
-    count = max(3, int(TURN / once))
+def a_turn(run: Callable[[], Any]) -> float:
+    """Milliseconds of one call among as many as take a while, after as many that are not counted."""
+    count = max(3, int(TURN / max(timed(run), 0.01)))
 
     def several() -> None:
         for _ in range(count):
             jax.block_until_ready(run())
 
+    several()
     return timed(several) / count
 
 
@@ -202,6 +205,7 @@ def measure(problem: Problem, rounds: int) -> Row:
     }
     if problem.sparse:
         ready["wrt, sparse"] = lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).sparse().data
+    ready["zeros"] = jax.jit(lambda: jnp.zeros(J.shape, "float32"))
     function = J.function()
     makers: dict[str, Callable[[], Network]] = {"wrt, function": lambda: function}
     makers["wrt, jit(function)"] = lambda: jax.jit(function)
@@ -221,9 +225,11 @@ def measure(problem: Problem, rounds: int) -> Row:
         for _ in range(BEFORE):
             run()
     turns: dict[str, list[float]] = {name: [] for name in ready}
+    order, chance = list(ready), random.Random(0)
     for _ in range(rounds):
-        for name, run in ready.items():
-            turns[name].append(each_of_several(run))
+        chance.shuffle(order)
+        for name in order:
+            turns[name].append(a_turn(ready[name]))
     row.warm = {name: statistics.median(times) for name, times in turns.items()}
     return row
 

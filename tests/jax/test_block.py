@@ -10,6 +10,7 @@ import pytest
 import wrt
 from tests.jax._wrong_batch import doubled
 from wrt import d
+from wrt._backends.jax import sweep
 from wrt._backends.jax.later import FEW
 from wrt._run.again import BLOCKS
 
@@ -72,10 +73,12 @@ def test_a_row_that_is_not_finite_is_put_right_however_often_it_is_asked_for():
         np.testing.assert_allclose((d(t.output)[1] / d(t.inputs[0])[:2]).value, [0.0, 0.0])
 
 
-def test_a_square_loop_is_pushed_through_and_a_square_network_is_pulled():
+@pytest.mark.parametrize(("on_cpu", "through_the_loop"), [(True, "pull"), (False, "push")])
+def test_which_way_a_square_loop_and_a_square_network_are_swept(monkeypatch, on_cpu, through_the_loop):
+    monkeypatch.setattr(sweep, "on_cpu", lambda: on_cpu)
     w = jnp.asarray(np.random.default_rng(0).normal(size=(16, 16)) / 4, "float32")
     loop = lambda x: jax.lax.scan(lambda h, _: (jnp.tanh(w @ h), None), x, None, length=4)[0]
-    for f, way in ((loop, "push"), (lambda x: jnp.tanh(w @ x), "pull")):
+    for f, way in ((loop, through_the_loop), (lambda x: jnp.tanh(w @ x), "pull")):
         t = wrt.trace(f, jnp.ones(16))
         J = d(t.output) / d(t.inputs[0])
         np.testing.assert_allclose(J.value, jax.jit(jax.jacrev(f))(jnp.ones(16)), rtol=1e-4, atol=1e-6)

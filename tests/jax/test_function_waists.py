@@ -115,8 +115,7 @@ def test_it_is_the_closed_form():
     np.testing.assert_allclose(jac(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(jax.jit(jac)(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
     assert str(jac) == (
-        "Function  shape (300, 300)   8 passes (cut), because everything from x to y passes 4 numbers; "
-        "8 passes instead of 300"
+        "Function  shape (300, 300)   8 passes (cut), because everything from x to y passes 4 numbers; 8 passes instead of 300"
     )
 
 

@@ -7,7 +7,7 @@ that would be others then. So lines can be swept at any point, and inside of `ji
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -112,7 +112,8 @@ class Elsewhere:
 
     @staticmethod
     def sparse(values: Array, places: Array, shape: tuple[int, int]) -> BCOO:
-        return BCOO((values, places), shape=shape, indices_sorted=True, unique_indices=True)
+        found: BCOO = jax.tree.unflatten(_sparse(shape), (values, places))
+        return found
 
     def answer(self, lines: Lines, dense: bool, leaves: Sequence[Array]) -> Array:
         """All of it, or its owned entries one after the other."""
@@ -188,6 +189,15 @@ class Elsewhere:
         for op in self._before:
             arrays.update(zip(op.outputs, op.apply([of(v) for v in op.inputs]), strict=True))
         return of(self._linear.xs[0].key), [of(v) for v in self._linear.segment.others]
+
+
+@lru_cache(maxsize=256)
+def _sparse(shape: tuple[int, int]) -> Any:
+    """What JAX's sparse arrays are besides numbers and places: made anew, one looks through both, which takes longer than
+    many an answer."""
+    blank = np.zeros(0, np.float32), np.zeros((0, 2), np.int32)
+    with compat.outside():
+        return jax.tree.structure(BCOO(blank, shape=shape, indices_sorted=True, unique_indices=True))
 
 
 def _read(lines: Lines, dense: bool, swept: Array) -> Array:

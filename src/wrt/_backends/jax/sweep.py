@@ -31,7 +31,7 @@ ONE_BY_ONE = "one by one"
 COLUMNS = "forward mode, column by column"
 TRANSPOSED = "transposed pull"
 CHUNK = 128
-LOOP_PUSH_COST = 0.8  # a pull runs a loop twice: forward, keeping every step, and back
+LOOP_PUSH_COST = 0.8  # on a device: a pull runs a loop twice, forward, keeping every step, and back
 PUSH_COST = 0.75  # next to a pull: what moves numbers forward is read in place, backward it is padded and added up
 
 
@@ -50,7 +50,7 @@ class JaxLinear:
         self.segment = segment.Segment.of(ops, y.key, [xs[k].key for k in self.live])
         self.compiled = segment.compiled(self.segment.template)
         self.block = Blocks(self)
-        self.direct_push_cost = LOOP_PUSH_COST if any(op.name == "scan" for op in ops) else 1.0
+        self.direct_push_cost = 1.0 if on_cpu() or all(op.name != "scan" for op in ops) else LOOP_PUSH_COST
         self._pull: Any = None
         self._probed: tuple[Array, list[Array]] | None = None
         self._arrays: tuple[list[Array], list[Array]] | None = None

@@ -6,6 +6,7 @@ import torch
 
 from tests.planner.problems import row_loop
 from wrt import d
+from wrt._backends.torch.sweep import TorchLinear
 
 pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
@@ -73,3 +74,53 @@ def test_the_tolerance_grows_with_the_operations_on_the_way():
     y, x = asked([], dtype=torch.float32)
     ask = (d(y) / d(x)).ask
     assert 1e-6 < guess_tolerance(ask, 10) < guess_tolerance(ask, 1000) <= 0.05
+
+
+def uneven(stray, large, n=400, seed=0):
+    """A stencil whose first half is large, and one entry outside of it in the other half, in single precision."""
+    scale = torch.ones(n)
+    scale[: n // 2] = large
+    x = torch.randn(n, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    y = (scale * x.sin() * x.roll(1)).clone()
+    y[137] = y[137] + stray * x[250]
+    return y, x
+
+
+@pytest.mark.parametrize("large", [1.0, 1e4, 2e5])
+def test_a_column_is_held_to_its_own_size_not_to_the_largest(large):
+    for seed in range(4):  # cold, then warm
+        y, x = uneven(1.0, large, seed=seed)
+        J = d(y) / d(x)
+        assert J.value[137, 250].item() == 1.0
+        torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-5, atol=1e-6 * large)
+        assert "wrong in column 250, swept alone" in J.explain().fallbacks[0]
+        assert (d(y) / d(x)).sparse()[137, 250] == 1.0
+
+
+@pytest.mark.parametrize("count", [5, 200])
+def test_roundoff_of_what_cancelled_in_small_columns_is_no_alarm(count):
+    """Their entries are what is left of much larger numbers. A few are pushed alone, and seen to be right."""
+    n = 400
+    small = torch.arange(n) % (n // count) == 0
+    scale, away = torch.where(small, 1.0, 1e4), torch.where(small, 3e5, 0.0)
+    for seed in range(4):
+        x = torch.randn(n, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        y = scale * x.sin() + away * x + 0.5 * x.roll(1) + 0.3 * x.roll(2) - away * x
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-5, atol=0.2)
+        told = J.explain()
+        assert (told.strategy, told.fallbacks) == ("structured", ())
+        assert any(step.what == "columns that did not fit" for step in told.steps) == (count == 5)
+        assert J.certificate
+
+
+def test_columns_that_nobody_can_push_are_held_to_the_largest(monkeypatch):
+    """Fewer faults are found then, and none is made up."""
+    monkeypatch.setattr(TorchLinear, "push_rungs", ())
+    y, x = uneven(1.0, 1e3)
+    assert (d(y) / d(x)).value[137, 250].item() == 1.0
+    y, x = uneven(0.0, 1e6)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-5, atol=1.0)
+    assert J.certificate
+    assert not J.explain().fallbacks

@@ -20,7 +20,7 @@ from wrt._run.certify import probe_of, seed_of, signs
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.options import current
-from wrt._run.proof import KEPT, compare
+from wrt._run.proof import KEPT, as_a_whole, compare
 from wrt._run.rows import KEEP, filled, filled_there
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tables import written_out
@@ -176,6 +176,7 @@ def sweep_compressed(
     made = Passes(ask, plan, found, held)
     if not held.passed:
         made = _mended(made, found[-1:] if joined else expected, sweeps)
+        plan.kept.pop(STRAIGHT, None)
     elif joined and sweeps.always_together(plan.passes + 1):
         plan.kept[STRAIGHT] = True
     made.blank = blank
@@ -224,10 +225,12 @@ def _with_columns(
 
 
 def _mended(made: Passes, expected: Array, sweeps: Sweeps) -> Passes:
-    """The same with a few columns swept alone, where only these disagree."""
-    better = mend(made.ask, made.plan, made.array, expected, sweeps, made.certificate)
+    """The same with a few columns swept alone, where only these disagree; what cannot be, is judged as a whole."""
+    held = made.certificate
+    better = mend(made.ask, made.plan, made.array, expected, sweeps, held)
     if better is None:
-        return made
+        whole = as_a_whole(made.ask, made.plan, made.array, expected, held.tolerance, held.probe)
+        return replace(made, certificate=whole)
     right, extras, held, words = better
     return Passes(made.ask, made.plan, right, replace(held, probe=made.certificate.probe), extras, words)
 

@@ -18,6 +18,7 @@ from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
 from wrt._run.certify import signs
+from wrt._run.proof import LEAST
 from wrt._run.sweeps import Sweeps
 
 if TYPE_CHECKING:
@@ -43,18 +44,21 @@ class Extras:
 
 def mend(
     ask: Ask, plan: Compressed, found: Array, expected: Array, sweeps: Sweeps, held: Certificate
-) -> tuple[Array, Extras, Certificate, str] | None:
+) -> tuple[Array, Extras | None, Certificate, str] | None:
     """The passes with the columns that disagree put right, what lies outside the pattern, and the proof of it all.
 
-    None where too many disagree, where they cannot be pushed, or where the pushed ones disagree as well.
+    No words and nothing outside where the columns, looked at one by one, turn out to have been right. None where too many
+    disagree, where they cannot be pushed, or where the pushed ones disagree as well.
     """
     if plan.way != "pull" or not sweeps.linear.push_rungs:
         return None
     arrays, owner = ask.y.record.backend.arrays, plan.compression.owner
     passes = arrays.numpy(found)
     said = arrays.numpy(expected).reshape(-1)
-    off, scale = _residuals(passes, owner, signs(ask.m)[0], said)
-    columns = np.flatnonzero(~(off <= held.tolerance * scale) | ((passes != 0) & (owner < 0)).any(0))
+    off, size = _residuals(passes, owner, signs(ask.m)[0], said)
+    scale = max(float(size.max(initial=0.0)), float(np.abs(said).max(initial=0.0)))
+    allowed = held.tolerance * np.maximum(size, LEAST * scale)
+    columns = np.flatnonzero(~(off <= allowed) | ((passes != 0) & (owner < 0)).any(0))
     if not 0 < len(columns) <= min(MOST, SHARE * ask.n) or not np.isfinite(scale):
         return None
     try:
@@ -66,6 +70,8 @@ def mend(
     if not mended.passed:
         return None
     right, extras = _told_apart(owner, columns, alone)
+    if not len(extras.rows) and (np.abs(right - passes[:, columns]) <= held.tolerance * scale).all():
+        return found, None, mended, ""  # roundoff of what cancelled, larger than what was left of it
     put_right = arrays.place(found, (slice(None), columns), arrays.from_numpy(right, ask.x.values[0]))
     named = ", ".join(map(str, columns[:4].tolist())) + (", ..." if len(columns) > 4 else "")
     words = f"in {len(columns)} columns ({named})" if len(columns) > 1 else f"in column {named}"
@@ -83,12 +89,11 @@ def push_alone(ask: Ask, sweeps: Sweeps, columns: Positions, what: str) -> npt.N
 
 def _residuals(
     passes: npt.NDArray[Any], owner: Positions, probe: npt.NDArray[np.float64], said: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.float64], float]:
-    """How far each column is off, and the size of what was summed."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """How far each column is off, and the size of what was summed up for it."""
     weighted = np.where(owner < 0, 0.0, probe[np.maximum(owner, 0)] * passes.astype(np.float64))
-    scale = max(float(np.abs(weighted).sum(0).max(initial=0.0)), float(np.abs(said).max(initial=0.0)))
     with np.errstate(invalid="ignore"):  # what is infinite both ways is not known to agree
-        return np.abs(weighted.sum(0) - said), scale
+        return np.abs(weighted.sum(0) - said), np.abs(weighted).sum(0)
 
 
 def _told_apart(

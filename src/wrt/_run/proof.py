@@ -19,12 +19,14 @@ from wrt._core.pattern import Way
 from wrt._core.plan import Compressed
 from wrt._core.protocol import Array
 from wrt._core.report import Certificate
-from wrt._run.at_once import ALONE, SMALLEST
+from wrt._run.at_once import ALONE
 from wrt._run.certify import probe_of, signs, verdict
 from wrt._run.tables import summed, written_out
 
 KEPT = ("weights", "free", "columns", "lines", "at hand, pull", "at hand, push")
 """What a plan keeps for its next proof; the lines behind its slots, until somebody has placed them."""
+
+LEAST = 1 / 64  # of the largest column, which a smaller one is held to: what cancelled on the way left its roundoff
 
 Numbers = npt.NDArray[Any]
 
@@ -32,13 +34,23 @@ Numbers = npt.NDArray[Any]
 def compare(
     ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float, probe: str = ALONE
 ) -> Certificate:
-    """Whether the passes agree with what the engine said of the probe (None: it is their last row); `probe` tells how."""
+    """Whether the passes agree with what the engine said of the probe (None: it is their last row); `probe` tells how.
+
+    Each column is held to its own size where NumPy sees the numbers, to that of the largest elsewhere.
+    """
     look = getattr(ask.y.record.backend.arrays, "at_hand", None)
     brought = None if look is None else look(found) if expected is None else look(found, expected)
     if brought is not None:
         held = at_a_glance(ask, plan, brought[0], None if expected is None else brought[1], tolerance, probe)
         if held is not None:
             return held
+    return as_a_whole(ask, plan, found, expected, tolerance, probe)
+
+
+def as_a_whole(
+    ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float, probe: str = ALONE
+) -> Certificate:
+    """The same by the size of the largest column, wherever the arrays live and whatever is in them."""
     if expected is None:
         found, expected = found[:-1], found[-1:]
     held = _looked_at(ask, plan, found, expected)
@@ -140,22 +152,33 @@ def at_a_glance(
 ) -> Certificate | None:
     """The same as NumPy tells it: much quicker for the few numbers that most passes return.
 
-    The probe is held to a bound that is never larger than the sum it is compared with otherwise. None where that does
-    not settle it: an entry that is not finite or outside the pattern, a doubtful residual.
+    The residual of each column is taken next to the sum of what makes it up. None where that says nothing: an entry that
+    is not finite or outside the pattern, nothing but zeros.
     """
     kept = _kept(ask, plan, numbers.dtype, "pull")
     flat = numbers.reshape(-1)
     passes = flat[: kept.count]
-    least = SMALLEST * math.sqrt(passes.dot(passes) / ask.n)
-    if not 0.0 < least < math.inf or (len(kept.free) and flat.take(kept.free).any()):  # a NaN is not zero either
+    if not 0.0 < passes.dot(passes) < math.inf or (len(kept.free) and flat.take(kept.free).any()):  # a NaN is not zero
         return None
     if said is None:
-        assert kept.joined is not None
-        off = np.einsum("kn,kn->n", numbers, kept.joined)  # no product is written down
+        weighted = numbers * kept.joined
+        off = np.add.reduce(weighted, 0)
+        size = np.add.reduce(np.abs(weighted, out=weighted), 0)
     else:
-        off = kept.sums(kept.weighted(numbers)) - said.reshape(-1)
-    residual = float(np.maximum.reduce(np.abs(off, out=off))) / least
-    return Certificate("probe", residual, tolerance, "", True, probe) if residual <= tolerance else None
+        weighted = kept.weighted(numbers)
+        off = kept.sums(weighted) - said.reshape(-1)
+        size = kept.sums(np.abs(weighted, out=weighted))
+    residual = of_own_size(off, size)
+    return Certificate("probe", residual, tolerance, "", True, probe) if residual < math.inf else None
+
+
+def of_own_size(off: Numbers, size: Numbers) -> float:
+    """The largest residual of a column next to its size; `off` and `size` are used up."""
+    largest = float(np.maximum.reduce(size))
+    if not largest < math.inf:  # a NaN is not, either
+        return math.inf
+    np.divide(np.abs(off, out=off), np.maximum(size, LEAST * largest, out=size), out=off)
+    return float(np.maximum.reduce(off))
 
 
 def _kept(ask: Ask, plan: Compressed, dtype: Any, way: Way) -> AtHand:

@@ -1,6 +1,7 @@
 """Per-sample blocks: the diagonal blocks of the whole Jacobian, for the passes of one sample."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from tests.run.test_execute_passes import Sine
 from tests.torch._rows import row_loop
 from wrt import d
 from wrt._backends.torch.live import LiveRecord
+from wrt._operators import blocks
 from wrt._planner import warm
+from wrt._run import products
 from wrt.errors import WrongShape
 
 __all__ = ["swept"]
@@ -48,6 +51,7 @@ def test_all_samples_share_the_passes_of_one(p: int, q: int, ways: dict[str, int
 
 
 def test_samples_that_mix_are_noticed_and_swept_row_by_row() -> None:
+    warm.forget()
     norm = torch.nn.BatchNorm1d(5).double()
     x = torch.randn(6, 5, dtype=torch.float64, generator=generator(3)).requires_grad_()
     y = norm(x) ** 2
@@ -63,6 +67,49 @@ def test_one_stray_dependence_of_one_sample_is_noticed() -> None:
     J = d(y) / d(x)
     torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-12, atol=1e-14)
     assert any("the samples mix" in words for words in J.explain().fallbacks)
+
+
+def test_samples_that_mixed_are_not_swept_together_again() -> None:
+    warm.forget()
+    norm = torch.nn.BatchNorm1d(5).double()
+    x = torch.randn(6, 5, dtype=torch.float64, generator=generator(3)).requires_grad_()
+    passes = []
+    for _ in range(2):
+        y = norm(x) ** 2
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-10, atol=1e-12)
+        passes.append(J.explain().passes)
+    assert passes[1] == 31 < passes[0]  # all rows and the probe
+    assert not J.explain().fallbacks
+
+
+def test_large_samples_that_mix_are_swept_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "SMALL", 0)
+    test_samples_that_mix_are_noticed_and_swept_row_by_row()
+
+
+WIDE = torch.randn(300, 5, dtype=torch.float64, generator=generator(2))
+WAYS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a stencil": lambda x: x**2 - x.roll(1, 1) * x.roll(2, 0),
+    "a waist": lambda x: torch.sin(WIDE @ torch.tanh(WIDE.T @ x.flatten() / 9)).reshape(x.shape),
+    "one number each": lambda x: torch.exp(x**3),
+}
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 1)])
+@pytest.mark.parametrize("name", WAYS)
+def test_blocks_of_a_structure_take_the_passes_of_the_structure(
+    name: str, axes: tuple[int, int], monkeypatch: pytest.MonkeyPatch, planned_from_the_start: None
+) -> None:
+    monkeypatch.setattr(blocks, "MANY", 2)
+    x = torch.randn(15, 20, dtype=torch.float64, generator=generator(8)).requires_grad_()
+    y = WAYS[name](x)
+    whole = row_loop(y, x).movedim((axes[0], 2 + axes[1]), (0, 1))
+    J = d(y) / d(x)
+    found = J.block_diagonal(y_axis=axes[0], x_axis=axes[1])
+    torch.testing.assert_close(found, torch.stack([whole[b, b] for b in range(len(whole))]), rtol=1e-11, atol=1e-12)
+    assert J.explain().passes < 40
+    assert J.certificate
 
 
 def test_other_axes_and_more_of_them() -> None:

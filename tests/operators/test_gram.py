@@ -11,14 +11,18 @@ from tests.operators._problems import SHAPES, matrix, network, stencil
 from tests.operators.test_operator import counted, swept
 from wrt import d
 from wrt._operators.gram import Gram
+from wrt._run import products
 from wrt.errors import TooLarge
 
 __all__ = ["swept"]
 
 
+@pytest.mark.parametrize("held", ["whole", "in chunks"])
 @pytest.mark.parametrize("side", ["x", "y"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_all_forms_equal_the_dense_product(name: str, side: str) -> None:
+def test_all_forms_equal_the_dense_product(name: str, side: str, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if held == "in chunks":
+        monkeypatch.setattr(products, "SMALL", 0)
     y, x = SHAPES[name]()
     J = matrix(y, x)
     truth = J.T @ J if side == "x" else J @ J.T
@@ -46,7 +50,7 @@ def test_all_forms_equal_the_dense_product(name: str, side: str) -> None:
     ("m", "n", "ways"),
     [
         (7, 5, {"pull": 7, "push": 0}),  # two fewer columns do not pay for the set-up of a push
-        (30, 5, {"pull": 1, "push": 5}),
+        (30, 5, {"pull": 0, "push": 5}),
         (5, 30, {"pull": 5, "push": 0}),
     ],
 )
@@ -86,6 +90,28 @@ def test_structure_is_used_where_the_planner_finds_it() -> None:
     assert np.array_equal(sparse.toarray(), dense)
     J = (d(y) / d(x)).sparse()
     np.testing.assert_allclose(dense, (J.T @ J).toarray(), rtol=1e-12)
+
+
+def waist(n: int = 300, width: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(4)
+    narrow, wide = (torch.randn(*s, dtype=torch.float64, generator=g) / 9 for s in ((width, n), (n, width)))
+    x = torch.randn(n, dtype=torch.float64, generator=g).requires_grad_()
+    return torch.sin(wide @ torch.tanh(narrow @ x)), x
+
+
+@pytest.mark.parametrize("side", ["x", "y"])
+def test_through_a_waist_neither_the_product_nor_its_diagonal_needs_all_rows(
+    side: str, planned_from_the_start: None
+) -> None:
+    y, x = waist()
+    J = matrix(y, x)
+    truth = J.T @ J if side == "x" else J @ J.T
+    for form in ("value", "diagonal"):
+        G = (d(y) / d(x)).gram() if side == "x" else (d(y) / d(x)).T.gram()
+        found = G.numpy() if form == "value" else G.diagonal().numpy()
+        np.testing.assert_allclose(found, truth if form == "value" else np.diag(truth), rtol=1e-10, atol=1e-14)
+        assert G.passes == 11
+        assert G.certificate
 
 
 def test_a_leaf_of_a_tree_uses_the_shared_passes(swept: Counter[str]) -> None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions, Shape
 from wrt._core.pattern import Compression, Way, compress
-from wrt._core.plan import Compressed
+from wrt._core.plan import Compressed, Direct
 from wrt._core.protocol import Array
 from wrt._core.report import Report
 from wrt._operators.linear_map import Fold, LinearMap
 from wrt._planner import warm
+from wrt._planner.choose import choose
 from wrt._run import execute
 from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.direct import set_up
-from wrt._run.products import in_fewer_passes
+from wrt._run.factored import Factors
+from wrt._run.products import in_fewer_passes, small_block
 from wrt._run.sweeps import Sweeps
 from wrt.errors import WrongShape
+
+MANY = 64  # numbers of a sample beyond which a structure of J as a whole is looked for first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,13 +76,25 @@ def block_diagonal(ask: Ask, samples: Samples, report: Report) -> Array:
     arrays = ask.y.record.backend.arrays
     if not ask.m or not ask.n:
         return arrays.zeros(samples.shape, ask.x.values[0])
-    found = None if execute.is_identity(ask) else _together(ask, samples, report)
+    return arrays.reshape(_found(ask, samples, report), samples.shape)
+
+
+def _found(ask: Ask, samples: Samples, report: Report) -> Array:
+    """(samples, p, q), in any shape; samples with many numbers may have a structure that takes fewer passes than those."""
+    if execute.is_identity(ask):
+        return _from_all(ask, samples, report)
+    many = min(samples.p, samples.q) > MANY
+    known = in_fewer_passes(ask, report) if many else None
+    found = None if known is not None else _together(ask, samples, report)
     if found is not None:
-        return arrays.reshape(_from_passes(found, samples), samples.shape)
-    known = in_fewer_passes(ask, report)
+        return _from_passes(found, samples)
+    if not many:
+        known = in_fewer_passes(ask, report)
     if isinstance(known, Passes):
-        return arrays.reshape(_from_sparse(ask, known, samples), samples.shape)
-    return arrays.reshape(_row_by_row(ask, samples, report), samples.shape)
+        return _from_sparse(ask, known, samples)
+    if known is not None and hasattr(ask.y.record.backend.arrays, "contract"):
+        return _from_factors(ask, known, samples)
+    return _from_all(ask, samples, report)
 
 
 def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
@@ -93,6 +109,8 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
     ways: list[Way] = ["pull"] if samples.p <= samples.q + 2 or not linear.push_rungs else ["push", "pull"]
     key = ("blocks", samples.axes, warm.key_of(ask))
     known = warm.recall(key)
+    if isinstance(known, Direct):
+        return None  # they did mix, when such a question was asked before
     plans = (Compressed(_compression(ask, samples, way), _because(samples, way), kept={}) for way in ways)
     for plan in [known] if isinstance(known, Compressed) else plans:
         found = sweep_compressed(ask, plan, Sweeps(ask, linear, report), warm=plan is known)
@@ -107,6 +125,7 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
             return found
         if found is not None and not found.certificate.passed:
             report.fallbacks.append(f"the samples mix: {found.certificate.words or found.certificate}")
+            warm.remember(key, choose(ask))
             return None
     return None
 
@@ -141,11 +160,45 @@ def _from_passes(found: Passes, samples: Samples) -> Array:
 
 
 def _from_sparse(ask: Ask, known: Passes, samples: Samples) -> Array:
-    matrix = known.sparse()
-    blocks: npt.NDArray[np.float64] = np.stack(
-        [matrix[rows][:, columns].toarray() for rows, columns in zip(samples.rows, samples.columns, strict=True)]
-    )
+    """The nonzeros whose row and column belong to the same sample."""
+    matrix = known.sparse().tocoo()
+    above, p = _places(samples.rows)
+    beside, q = _places(samples.columns)
+    row, column = matrix.coords
+    own = above[row] == beside[column]
+    row, column = row[own], column[own]
+    blocks = np.zeros((samples.count, samples.p, samples.q), dtype=matrix.dtype)
+    blocks[above[row], p[row], q[column]] = matrix.data[own]
     return ask.y.record.backend.arrays.from_numpy(blocks, ask.x.values[0])
+
+
+def _places(lines: Positions) -> tuple[Positions, Positions]:
+    """Of each line of the Jacobian: its sample, and which line of that it is."""
+    sample, which = np.empty(lines.size, dtype=np.int64), np.empty(lines.size, dtype=np.int64)
+    sample[lines], which[lines] = np.arange(len(lines))[:, None], np.arange(lines.shape[1])
+    return sample, which
+
+
+def _from_factors(ask: Ask, known: Factors, samples: Samples) -> Array:
+    """Of J = L F, the rows of L and the columns of F that belong to the same sample."""
+    arrays: Any = ask.y.record.backend.arrays
+    last = arrays.take(known.last, samples.rows.reshape(-1), 0)
+    first = arrays.take(known.first, samples.columns.reshape(-1), 1)
+    width = arrays.shape(last)[1]
+    return arrays.contract(
+        "bpk,kbq->bpq",
+        arrays.reshape(last, (samples.count, samples.p, width)),
+        arrays.reshape(first, (width, samples.count, samples.q)),
+    )
+
+
+def _from_all(ask: Ask, samples: Samples, report: Report) -> Array:
+    """From the whole Jacobian, or row by row where that is large."""
+    arrays, whole = ask.y.record.backend.arrays, small_block(ask, report)
+    if whole is None:
+        return _row_by_row(ask, samples, report)
+    spots = samples.rows[:, :, None] * ask.n + samples.columns[:, None, :]
+    return arrays.take(arrays.reshape(whole, (-1,)), spots.reshape(-1), 0)
 
 
 def _row_by_row(ask: Ask, samples: Samples, report: Report) -> Array:

@@ -21,7 +21,7 @@ from wrt._operators.vectors import columns_of
 from wrt._run.compressed import Passes
 from wrt._run.factored import Factors
 from wrt._run.memory import fits, refuse_bytes
-from wrt._run.products import in_fewer_passes
+from wrt._run.products import in_fewer_passes, small_block
 
 Over = Literal["x", "y"]
 
@@ -115,7 +115,8 @@ class Gram:
             return self._arrays.from_numpy(_product(found.sparse(), self._over).toarray(), self._ask.x.values[0])
         if isinstance(found, Factors):
             return self._of_factors(found)
-        return self._swept()
+        whole = small_block(self._ask, self.report)
+        return self._swept() if whole is None else self._of_rows(whole)
 
     def _of_rows(self, rows: Array) -> Array:
         """From all of J, (m, n)."""
@@ -124,13 +125,16 @@ class Gram:
         return arrays.matmul(turned, flat) if self._over == "x" else arrays.matmul(flat, turned)
 
     def _of_factors(self, found: Factors) -> Array:
-        """J = L F: the narrow Gram product of one factor stands between the other one and itself."""
-        arrays = self._arrays
+        return self._arrays.matmul(*self._halves(found))
+
+    def _halves(self, found: Factors) -> tuple[Array, Array]:
+        """J = L F: (Fᵀ LᵀL) and F, or (L FFᵀ) and Lᵀ. The narrow Gram product of one factor stands in the middle."""
+        arrays, last, first = self._arrays, found.last, found.first
         if self._over == "x":
-            inner = arrays.matmul(arrays.transpose(found.last), found.last)
-            return arrays.matmul(arrays.matmul(arrays.transpose(found.first), inner), found.first)
-        inner = arrays.matmul(found.first, arrays.transpose(found.first))
-        return arrays.matmul(arrays.matmul(found.last, inner), arrays.transpose(found.last))
+            inner = arrays.matmul(arrays.transpose(last), last)
+            return arrays.matmul(arrays.transpose(first), inner), first
+        inner = arrays.matmul(first, arrays.transpose(first))
+        return arrays.matmul(last, inner), arrays.transpose(last)
 
     def _swept(self) -> Array:
         """Line by line along the shorter side of J."""
@@ -227,15 +231,20 @@ class Gram:
             flat = arrays.reshape(self._value, (-1,))
             return arrays.reshape(arrays.take(flat, np.arange(self.size) * (self.size + 1), 0), self._side)
         lines = self._known()
-        if lines is not None:
-            lines = arrays.reshape(lines, (self._ask.m, self._ask.n))
-            return arrays.reshape(arrays.total(_squared(arrays, lines), 0 if self._over == "x" else 1), self._side)
-        found = in_fewer_passes(self._ask, self.report)
+        found = None if lines is not None else in_fewer_passes(self._ask, self.report)
         if isinstance(found, Passes):
             matrix = found.sparse()
             lengths = np.asarray((abs(matrix) ** 2).sum(axis=0 if self._over == "x" else 1)).reshape(-1)
             return arrays.reshape(arrays.from_numpy(lengths, self._ask.x.values[0]), self._side)
-        return arrays.reshape(self._lengths(), self._side)
+        if isinstance(found, Factors):
+            left, right = self._halves(found)
+            return arrays.reshape(arrays.total(left * arrays.transpose(right), 1), self._side)
+        if lines is None:
+            lines = small_block(self._ask, self.report)
+        if lines is None:
+            return arrays.reshape(self._lengths(), self._side)
+        squares = _squared(arrays, arrays.reshape(lines, (self._ask.m, self._ask.n)))
+        return arrays.reshape(arrays.total(squares, 0 if self._over == "x" else 1), self._side)
 
     def _lengths(self) -> Array:
         if self._ask.m > self._ask.n + 2:

@@ -125,11 +125,18 @@ def right(ask: Ask, v: Any, report: Report) -> Array:
 
 def _all_of_it(ask: Ask, report: Report) -> Array:
     found = execute.answer(ask)
-    report.strategy, report.because = found.report.strategy, found.report.because
-    report.steps.extend(found.report.steps)
-    report.fallbacks.extend(found.report.fallbacks)
-    report.certificate = found.report.certificate
+    report.take(found.report)
     return found.array
+
+
+def small_block(ask: Ask, report: Report) -> Array | None:
+    """All of J, (m, n), where it may stand beside what is made of it: no other way of sweeping it is quicker.
+
+    None where it is large: then it is swept in chunks, of which little is kept.
+    """
+    if answer_bytes(ask) >= SMALL or current().memory is not None:
+        return None
+    return _all_of_it(ask, report)
 
 
 def _independent(ask: Ask, shape: tuple[int, ...], like: Value, report: Report) -> Array:
@@ -236,6 +243,9 @@ def diagonal(ask: Ask, report: Report) -> Array:
     if execute.is_identity(ask):
         same.note(report)
         return arrays.reshape(same.diagonal(ask), ask.rows.shape)
+    whole = small_block(ask, report)
+    if whole is not None:
+        return arrays.reshape(arrays.take(arrays.reshape(whole, (-1,)), np.arange(ask.m) * (ask.n + 1), 0), ask.rows.shape)
     kept = []
     for rows, block in _row_blocks(ask, report):
         count = arrays.shape(block)[0]
@@ -259,10 +269,9 @@ def sparse(ask: Ask, report: Report) -> csr_array:
     arrays = ask.y.record.backend.arrays
     if found is not None:
         return csr_array(arrays.numpy(found.dense()))
-    if answer_bytes(ask) < SMALL:
-        whole = execute.answer(ask)
-        report.take(whole.report)
-        return csr_array(arrays.numpy(whole.array))
+    whole = small_block(ask, report)
+    if whole is not None:
+        return csr_array(arrays.numpy(whole))
     blocks, growing, heap = [], Growing(ask, f"the nonzeros of {ask.m} x {ask.n} entries"), Heap(ask)
     for rows, block in _row_blocks(ask, report):
         blocks.append(csr_array(arrays.numpy(block)))

@@ -22,7 +22,7 @@ from wrt._run.certify import signs, tolerance
 from wrt._run.chunk import chunk_size
 from wrt._run.options import DEFAULT, current
 from wrt._run.tally import ALONE as ALONE
-from wrt._run.tally import IN_THE_BATCH, SETTING_UP
+from wrt._run.tally import BY_RULES, IN_THE_BATCH, SETTING_UP
 
 SMALLEST = 0.5
 """No weight of a probe is smaller, so the largest column sum of |u| |J| is at least this times ‖J‖ / sqrt(n)."""
@@ -32,13 +32,14 @@ MANY = 32  # rows from which on somebody looks how wide the tensors on the way a
 FREE = 2**22
 """Numbers in a batch that a device handles while the next operation is still being started."""
 
+ONE_BY_ONE = "one by one"  # the rung of the engine's own unbatched pull
 FROM_WEIGHTS = "rows, starting as the weights of the last layer"
 
 
 class AtOnce:
     """The answer, (m, n), and what is needed to tell how it came about, should somebody ask."""
 
-    __slots__ = ("array", "ask", "from_weights", "joined", "residual", "rung", "seconds", "way")
+    __slots__ = ("array", "ask", "from_weights", "joined", "proved_by", "residual", "rung", "seconds", "way")
 
     def __init__(self, ask: Ask, found: Found, residual: float, seconds: float, *, from_weights: bool) -> None:
         self.ask = ask
@@ -46,6 +47,7 @@ class AtOnce:
         self.from_weights = from_weights
         self.joined = found.joined
         self.rung = found.rung
+        self.proved_by = found.proved_by
         self.array = found.array
         self.residual = residual
         self.seconds = seconds
@@ -76,7 +78,7 @@ class AtOnce:
         else:
             report.steps = [
                 Step("columns", "push", self.rung, ask.n, 1, self.seconds),
-                Step("certificate", "pull", "one by one", 1, 1),
+                Step("certificate", "pull", self.proved_by, 1, 1),
             ]
         report.certificate = Certificate("probe", self.residual, tolerance(ask), finite=True, probe=self._probe)
         return report
@@ -84,7 +86,7 @@ class AtOnce:
     @property
     def _probe(self) -> str:
         if not self.joined:
-            return ALONE
+            return ALONE if self.proved_by == ONE_BY_ONE else BY_RULES
         return SETTING_UP if self.way == "push" else IN_THE_BATCH
 
 
@@ -130,7 +132,8 @@ def at_once(ask: Ask, *, batches: Batches, from_weights: bool = False) -> AtOnce
 class Found(NamedTuple):
     """A block, how far a probe of it is off, the size of its entries, and on which rung it was swept.
 
-    `joined`: the probe took no pull of its own. It was one more row of the batch, or it set the push up.
+    `joined`: the probe took no pull of its own. It was one more row of the batch, or it set the push up. Otherwise
+    `proved_by` is the rung of its pull.
     """
 
     array: Array
@@ -139,6 +142,7 @@ class Found(NamedTuple):
     way: Way
     joined: bool
     rung: str
+    proved_by: str = ONE_BY_ONE
 
 
 class Rows(NamedTuple):
@@ -289,4 +293,5 @@ def _columns(y: Value, x: Value, m: int) -> Found | None:
         return None
     block, expected = found  # (n, m), (n,)
     residual, size = arrays.agreement(probe, block, expected)
-    return Found(arrays.transpose(block), residual, size, "push", linear.set_up, linear.push_rungs[1 if linear.set_up else 0])
+    rung = linear.push_rungs[1 if linear.set_up else 0]
+    return Found(arrays.transpose(block), residual, size, "push", linear.set_up, rung, linear.proved_by)

@@ -15,6 +15,7 @@ from wrt._run.columns import asked, pull_columns
 IN_THE_BATCH = "as one more row of a batch of proven operations"
 SETTING_UP = "by the unbatched pull that sets the push up"
 ALONE = "by one unbatched pull"
+BY_RULES = "by one pull of proven operations"
 
 
 class Tally:

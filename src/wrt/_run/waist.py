@@ -13,15 +13,15 @@ from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate, Step
 from wrt._core.value import Value
 from wrt._planner.foresee import FEWEST
-from wrt._run.at_once import in_chunks, ordinary, trusted
+from wrt._run.at_once import ONE_BY_ONE, in_chunks, ordinary, trusted
 from wrt._run.budget import LARGE, answer_bytes
 from wrt._run.certify import signs, tolerance
 from wrt._run.chunk import chunk_size
-from wrt._run.tally import ALONE, SETTING_UP
+from wrt._run.tally import ALONE, BY_RULES, SETTING_UP
 
 
 class Sides(NamedTuple):
-    """J = last @ first, what an unbatched pull says of a probe of J, and how it was pulled."""
+    """J = last @ first, what a pull of its own says of a probe of J, and how it was pulled."""
 
     last: Array
     """(m, k)"""
@@ -90,10 +90,10 @@ def _told(above: Any, below: Any, k: int, took: tuple[float, float]) -> tuple[li
     """What ran, and how the probe was pulled."""
     rules, twice, *_ = above.push_rungs
     prepared = above.set_up
-    proof = ("set-up of the push, and certificate", "kept differentiable") if prepared else ("certificate", "one by one")
+    proof = ("set-up of the push, and certificate", "kept differentiable") if prepared else ("certificate", above.proved_by)
     steps = [
         Step("columns", "push", twice if prepared else rules, k, 1, took[0]),
         Step(proof[0], "pull", proof[1], 1, 1),
         Step("rows", "pull", below.swept_by, k, 1, took[1]),
     ]
-    return steps, SETTING_UP if prepared else ALONE
+    return steps, SETTING_UP if prepared else ALONE if above.proved_by == ONE_BY_ONE else BY_RULES

@@ -94,9 +94,10 @@ def _plain(value: Any) -> Any:
 
 def form(program: Program) -> tuple[Any, ...]:
     """Everything of a program but what its nodes have saved: which rules run, on what, and how large that is."""
-    steps = [(rule, slot, k, into, last) for rule, _, slot, k, into, _, last in program.steps]
-    spots = [*program.spots, *[step[5] for step in program.steps]]
-    shapes = [(told.shape, told.dtype) for told in [node._input_metadata[output] for node, output in spots]]
+    spots = program.spots
+    steps = [(rule, slot, k, into, last, spot == spots[into]) for rule, _, slot, k, into, spot, last in program.steps]
+    views = [spot for _, _, _, _, into, spot, _ in program.steps if spot != spots[into]]
+    shapes = [(told.shape, told.dtype) for told in [node._input_metadata[output] for node, output in [*spots, *views]]]
     return steps, shapes, program.loose, program.start, program.ends, torch.are_deterministic_algorithms_enabled()
 
 
@@ -151,6 +152,7 @@ class Recording:
 
 
 _RECORDINGS: weakref.WeakSet[Recording] = weakref.WeakSet()
+_ONE_AT_A_TIME = threading.Lock()  # whatever is started on the stream of a recording becomes part of it
 
 
 class Replay:
@@ -217,14 +219,15 @@ def captured(run: Callable[[], Tensor], device: torch.device) -> tuple[Callable[
     Not by `torch.cuda.graph`, which collects garbage and empties torch's cache of the device's memory first.
     """
     here, side, graph = _stream(device), _side_stream(device), torch.cuda.CUDAGraph()
-    side.wait_stream(here)
-    with torch.cuda.stream(side):
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            out = run()
-        finally:
-            graph.capture_end()
-    here.wait_stream(side)
+    with _ONE_AT_A_TIME:
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                out = run()
+            finally:
+                graph.capture_end()
+        here.wait_stream(side)
     return graph.replay, out
 
 

@@ -54,6 +54,7 @@ class TorchLinear:
         self.ins: tuple[GradientEdge | Tensor, ...] = tuple([x.key.target for x in xs])
         self.xs = xs
         self.swept_by = VMAP  # the rung of the last `pull_at_once`
+        self.proved_by = ONE_BY_ONE  # and of the probe of the last `push_at_once`
         self._seed: Tensor | None = None
         self.set_up = False
         self._pulled: list[Tensor | None] = []
@@ -130,9 +131,9 @@ class TorchLinear:
         return found
 
     def push_at_once(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor | None] | None:
-        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what an unbatched pull says of a probe at the last x.
+        """A batch from the first x, (k, *x.shape) -> (k, y.size), and what a pull says of a probe at the last x.
 
-        Where there are two, the first lies on the way to the last.
+        Where there are two, the first lies on the way to the last. `proved_by` is the rung of that pull.
         """
         try:
             pushed = self._push_by_rules([tangents] + [None] * (len(self.ins) - 1))
@@ -140,9 +141,27 @@ class TorchLinear:
             return self._push_twice(tangents, probe)
         if pushed is None:
             return None
-        with compat.Undisturbed():
-            (said,) = self._pull_one(probe, self.ins[-1:])
+        said = self._said(probe)
         return _own(pushed.reshape(tangents.shape[0], -1), tangents), None if said is None else said.reshape(-1)
+
+    def _said(self, probe: Tensor) -> Tensor | None:
+        """What a pull of its own says of a probe at the last x: that of the engine.
+
+        On a device that is one of rules which the engine has confirmed: there it runs in a thread of its own, which takes
+        longer to wake than to pull.
+        """
+        with compat.Undisturbed():
+            rules = program_of(self.y, self.xs[-1:]) if _far(probe) else None
+            if rules is not None:
+                try:
+                    (said,) = self._pull_by_rules(rules, probe.unsqueeze(0))
+                except CannotBatch:  # and there is no program any more
+                    pass
+                else:
+                    self.proved_by = RULES
+                    return said
+            self.proved_by = ONE_BY_ONE
+            return self._pull_one(probe, self.ins[-1:])[0]
 
     def _push_twice(self, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor | None] | None:
         """The same by double backward, which the pull of the probe sets up."""
@@ -302,6 +321,10 @@ class TorchLinear:
             for column in zip(*pulled, strict=True):
                 lifted.append(None if column[0] is None else self.y.record.backend.lift(torch.stack(column)))
             return lifted
+
+
+def _far(tensor: Tensor) -> bool:
+    return tensor.is_cuda
 
 
 def _own(block: Tensor, seeds: Tensor | None) -> Tensor:

@@ -26,7 +26,7 @@ from wrt._run.tables import summed, written_out
 KEPT = ("weights", "free", "columns", "lines", "at hand, pull", "at hand, push")
 """What a plan keeps for its next proof; the lines behind its slots, until somebody has placed them."""
 
-LEAST = 1 / 64  # of the largest column, which a smaller one is held to: what cancelled on the way left its roundoff
+LEAST = 1 / 32  # of the largest column, which a smaller one is held to: what cancelled on the way left its roundoff
 
 Numbers = npt.NDArray[Any]
 

@@ -112,7 +112,7 @@ def _freed(by: Event) -> RuntimeError:
 @stands_in
 def parameters() -> Undo:
     """`nn.Parameter(t)` bypasses function modes."""
-    original = torch.nn.Parameter.__new__
+    was, original = vars(torch.nn.Parameter)["__new__"], torch.nn.Parameter.__new__
 
     def new(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
         made = original(cls, data, *args, **kwargs)
@@ -122,7 +122,7 @@ def parameters() -> Undo:
         return made
 
     def undo() -> None:
-        torch.nn.Parameter.__new__ = original
+        torch.nn.Parameter.__new__ = was
 
     torch.nn.Parameter.__new__ = new
     return undo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from wrt._backends.torch import checkpoints, functions, standing  # noqa: F401  (they register what stands in)
 from wrt._backends.torch.recording import TorchRecording, is_tensor
 from wrt._backends.torch.registry import RECORDINGS, keep_while_used, running
+from wrt._core.interrupts import held_back
 from wrt._core.observer import Note, Reference
 from wrt._core.watch import Watcher
 from wrt._core.where import user_frame
@@ -47,27 +48,41 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
     def __enter__(self) -> TorchRecording:
         record = self._record
         assert record is not None
-        RECORDINGS.add(record)
+        begun = False
         try:
-            if self._outer is None:
-                self._listen(record)
-            watched_before = sys.gettrace()
-            self._watcher.__enter__()
-            if self._outer is None:
-                record.listener.tracer = sys.gettrace() if watched_before is None else None
+            with held_back():
+                RECORDINGS.add(record)
+                if self._outer is None:
+                    self._listen(record)
+                watched_before = sys.gettrace()
+                self._watcher.__enter__()
+                begun = True
+                if self._outer is None:
+                    record.listener.tracer = sys.gettrace() if watched_before is None else None
         except BaseException:
-            self._deafen(record)
+            with held_back():
+                if begun:
+                    self._watcher.__exit__(None, None, None)
+                self._deafen(record)
             raise
         record.running = True
         return record
 
     def __exit__(self, *raised: object) -> None:
+        with held_back():
+            self._end(raised, sys._getframe(1))
+
+    def __del__(self) -> None:
+        if self._listens and self._record is not None:  # Ctrl-C came before the first line of __exit__
+            self.__exit__(None, None, None)
+
+    def _end(self, raised: tuple[object, ...], frame: FrameType) -> None:
         record, self._record = self._record, None  # whoever holds this context must not hold the recording
         assert record is not None
         record.running = False
         try:
             record.listener.keep = self._keep_before
-            record.name_what_was_there(user_frame(sys._getframe(1)))
+            record.name_what_was_there(user_frame(frame))
             if self._outer is None:
                 record.listener.let_go()
             keep_while_used(record)
@@ -88,9 +103,24 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
             return
         try:
             if self._listens:
-                record.listener.__exit__(None, None, None)
+                self._listens = False
+                _taken_down(record.listener)
         finally:
             standing.end(record)
+
+
+def _taken_down(listener: Any) -> None:
+    """Take it from among the function modes; a call that was interrupted may have left it anywhere, or nowhere."""
+    modes: list[Any] = torch.overrides._get_current_function_mode_stack()
+    if all(mode is not listener for mode in modes):
+        return
+    above = []
+    while (top := modes.pop()) is not listener:
+        torch._C._pop_torch_function_stack()
+        above.append(top)
+    torch._C._pop_torch_function_stack()
+    for mode in reversed(above):
+        torch._C._push_on_torch_function_stack(mode)
 
 
 @standing.stands_in

@@ -14,7 +14,7 @@ from wrt import d
 from wrt._backends.torch import arrays
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
-from wrt._run import compressed, planned
+from wrt._run import budget, compressed, planned, sweeps
 
 
 @pytest.fixture(autouse=True, params=["many", "few"])
@@ -141,3 +141,18 @@ def test_weights_that_are_not_those_of_the_last_layer_are_found(monkeypatch):
     torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-13)
     assert not J.explain().steps[0].what.startswith("rows, starting as the weights")
     assert J.certificate
+
+
+def test_a_known_batch_is_looked_at_again_only_where_less_memory_is_free(monkeypatch):
+    free, looked = [2**33], []
+    real = sweeps.chunk_size
+    monkeypatch.setattr(sweeps, "HANDFUL", 2)
+    monkeypatch.setattr(budget, "free", lambda like: free[0])
+    monkeypatch.setattr(sweeps, "chunk_size", lambda ask: looked.append(ask) or real(ask))
+    for memory, looks in ((2**33, 3), (2**33, 1), (2**33, 0), (2**34, 0), (2**32, 1), (2**32, 0)):
+        free[0] = memory
+        x = random(400)
+        y = burgers(x)
+        looked.clear()
+        torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+        assert len(looked) <= looks

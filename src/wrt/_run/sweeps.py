@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -14,12 +15,14 @@ from wrt._core.pattern import Way
 from wrt._core.protocol import Array, CannotBatch, Linear, NotForThis
 from wrt._core.report import Report, Step
 from wrt._run.at_once import trusted
+from wrt._run.budget import free_for
 from wrt._run.certify import seed_of
 from wrt._run.chunk import chunk_size
 from wrt._run.columns import asked, pull_columns, spread_tangents
 
 HANDFUL = 64  # seeds of a batch that is not cut into chunks,
 SMALL = 2**20  # where together they have at most so many numbers
+ABOUT = 0.9  # of the memory that was free
 FEW = 2  # so few seeds are swept one by one: setting up a batch takes longer
 
 
@@ -41,7 +44,7 @@ class Sweeps:
         count = seeds.shape[0]
         linear: Any = self.linear
         at_once = getattr(linear, "pull_at_once", None)
-        if at_once is None or not FEW < count <= self._size(count) or not self._to_all_of_one:
+        if at_once is None or count <= FEW or not self._to_all_of_one or not self._goes_at_once(count, kept):
             return self.sweep(seeds, what, laid=True)
         started = time.perf_counter()
         try:
@@ -120,6 +123,21 @@ class Sweeps:
         if self.chunk is not None:
             return self.chunk
         return count if self._handful(count) else chunk_size(self.ask)
+
+    def _goes_at_once(self, count: int, kept: dict[str, Any] | None) -> bool:
+        """Whether so many seeds go in one call.
+
+        On a device those of a plan do as long as about as much memory is free as when they first did: to look how wide the
+        tensors on the way are takes longer than some passes.
+        """
+        if kept is None or not self.ask.accelerated or self.chunk is not None or self._handful(count):
+            return count <= self._size(count)
+        if free_for(self.ask) >= kept.get("enough", math.inf):
+            return True
+        fits = count <= self._size(count)
+        if fits:
+            kept["enough"] = int(ABOUT * free_for(self.ask))
+        return fits
 
     def _handful(self, count: int) -> bool:
         numbers = count * max([self.ask.y.size, *[part.value.size for part in self.ask.x.parts]])

@@ -16,6 +16,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner import warm
 from wrt._planner.choose import choose
+from wrt._planner.foresee import FEWEST
 from wrt._run import execute, repair, same
 from wrt._run.again import PASSES, again
 from wrt._run.at_once import trusted
@@ -289,12 +290,10 @@ def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
         report.take(known.report)
         found: Passes = known.shaped
         return found
-    if not worth_planning(ask):
-        return None
-    plan = warm.recall(warm.key_of(ask))
+    plan = warm.recall(warm.key_of(ask)) if min(ask.m, ask.n) >= FEWEST else None
     if isinstance(plan, Compressed) and (passes := straight(ask, plan, report)) is not None:
         return passes
-    if execute.is_identity(ask):
+    if not worth_planning(ask) or execute.is_identity(ask):
         return None
     record = ask.y.record
     record.ready(ask.y, ask.x)

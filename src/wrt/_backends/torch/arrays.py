@@ -194,12 +194,13 @@ class TorchArrays:
 
     def at_hand(self, *arrays: Tensor) -> list[npt.NDArray[Any]] | None:
         """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many."""
-        count = 0
+        count, here = 0, True
         for array in arrays:
             if array.dtype not in NUMPY or array.requires_grad or array.is_neg():
                 return None
             count += array.numel()
-        if all(array.is_cpu for array in arrays):
+            here = here and array.is_cpu
+        if here:
             return [array.numpy() for array in arrays] if count <= LARGE else None
         # a GPU takes longer to be told a handful of operations than so few numbers take to travel
         if count > AT_HAND or len({(array.dtype, array.is_cuda) for array in arrays}) > 1:

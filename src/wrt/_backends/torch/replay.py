@@ -29,7 +29,7 @@ from wrt._backends.torch.rules.program import Program
 from wrt._backends.torch.rules.question import program_of
 from wrt._core.value import Value
 
-OFTEN = 16  # times that a batch is asked for before it is recorded, which takes as long as some of them
+OFTEN = 4  # times that a batch is asked for before it is recorded: that takes as long as a dozen of them, and loops are long
 STEPS = 12  # rules in it; fewer are told to the device as quickly as they are compared
 MISSES = 3  # runs in a row that were not the recorded one, after which it is given up
 SHARE = 512  # that part of a device's memory may be held by all recordings together,

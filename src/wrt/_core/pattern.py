@@ -75,7 +75,7 @@ class Compression:
         held = self.owned[0]
         for mask in self.owned[1:]:
             held = held & mask
-        return np.flatnonzero(~np.broadcast_to(held, self.box))
+        return np.flatnonzero(~(held if held.shape == self.box else np.broadcast_to(held, self.box)))
 
     @property
     def along(self) -> Positions:
@@ -128,11 +128,14 @@ class Compression:
 def _uneven(table: Positions) -> bool:
     """Whether a few numbers along the edges of a table, side by side and far apart, show that steps differ."""
     for axis, length in enumerate(table.shape):
+        if length == 1:
+            continue
         edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
         far = max(1, length // EDGE)
-        near, apart = np.diff(edge[:EDGE]), np.diff(edge[::far])
-        if len(near) and not ((near == near[0]).all() and (apart == near[0] * far).all()):
-            return True
+        step = int(edge[1]) - int(edge[0])
+        for some, apart in ((edge[:EDGE], step), (edge[::far], step * far)):
+            if (some[1:] - some[:-1] != apart).any():
+                return True
     return False
 
 

@@ -202,5 +202,5 @@ def _at_hand(ask: Ask, plan: Compressed, dtype: Any, way: Way) -> AtHand:
         return AtHand(compression.box, weights, compression.free, alike, length, owners.reshape(-1))
     passes = (compression.passes, compression.width)
     joined = np.full((passes[0] + 1, passes[1]), -1, dtype)
-    joined[:-1] = np.broadcast_to(weights, compression.box).reshape(passes)
+    joined[:-1].reshape(compression.box)[...] = weights
     return AtHand(passes, joined[:-1], compression.free, (0,), length, joined=joined)

@@ -69,7 +69,9 @@ def _laid(vector: npt.NDArray[Number], rank: int, axis: int) -> npt.NDArray[Numb
 
 def _in_turn(repeat: int, length: int) -> Positions:
     """0, 1, ... up to the period, again and again: sooner there than `arange(length) % repeat`."""
-    return np.broadcast_to(np.arange(repeat), (-(-length // repeat), repeat)).reshape(-1)[:length]
+    turns = np.empty((-(-length // repeat), repeat), dtype=np.int64)
+    turns[:] = np.arange(repeat)
+    return turns.reshape(-1)[:length]
 
 
 def _colors(lines: Shape, periods: list[int]) -> Tables:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from wrt._core.index import Positions, Shape
 
 SEED = 7
+FEW = 8  # numbers for each nonzero from which on a list of them is made at once: it will be needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,10 @@ class Samples:
 
     @cached_property
     def counts(self) -> list[int]:
-        """The nonzeros of each row; one by one is how NumPy counts fastest."""
+        """The nonzeros of each row; where there are many, one by one is how NumPy counts fastest."""
+        if FEW * np.count_nonzero(self.support) <= self.support.size:
+            found: list[int] = np.bincount(self.spots[0], minlength=len(self.rows)).tolist()
+            return found
         return [int(np.count_nonzero(row)) for row in self.support]
 
     @cached_property

@@ -109,7 +109,10 @@ def relate(samples: Samples, y: Shape, x: Shape) -> Structure:
     links: list[Link] = []
     kept: dict[int, Positions] = {}
     for axis, length in enumerate(x):
-        seen = touched(sample, spots[axis], len(rows), length)
+        if len(x) == 1:  # each column is an index of the only axis, and they come in order
+            seen = Touched(sample, column, len(rows), length)
+        else:
+            seen = touched(sample, spots[axis], len(rows), length)
         if seen.everything:  # whatever the row: nothing to follow
             kept[axis] = np.arange(length)
             continue

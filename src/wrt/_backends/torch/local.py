@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from wrt._backends.torch.nodes import Spot, signed
+from wrt._backends.torch.turned import turned
 from wrt._backends.torch.walk import Sources
 from wrt._core.index import Shape
 
@@ -222,7 +223,7 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
         low, high = max(0, low), max(0, high)
         around.append(max(low, high))
         kept.append(slice(around[-1] - low, around[-1] - low + e - c))
-    turned, groups = tuple(range(2, len(box))), operation.groups
+    groups = operation.groups
     inner = _within_sizes(cut, (0, 0, *(b - a for a, b in box[2:])))
     channels, whole = _channels(operation, box)
     made = _made(cut, around, operation)
@@ -231,8 +232,7 @@ def _convolution(operation: Operation, box: Box, into: Box) -> Pull:
     fitted = _fitting((box[0], *into[1:]), into)  # samples
 
     def pull(node: Any, g: Tensor) -> Tensor:
-        weight = _part(node._saved_weight, channels).flip(turned)
-        weight = weight.transpose(0, 1) if groups == 1 else weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
+        weight = turned(_part(node._saved_weight, channels), groups)
         piece = convolve(_part(whole(g.flatten(0, 1)), inner), weight)  # of (count * samples, channels, ...)
         return fitted(_part(piece.view(g.shape[0], -1, *piece.shape[1:]), wanted))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from wrt._backends.torch import turned
 from wrt._backends.torch.nodes import Node, NoRule, signed
 from wrt._backends.torch.rules.batch import Tensor
 from wrt._backends.torch.rules.families import Many, One, Rule, Written, times
@@ -18,12 +19,19 @@ def _joined(g: Tensor, pictures: int) -> Tensor:
 
 def _convolution(node: Node, g: Tensor, free: bool) -> Tensor:
     x = node._saved_input
-    numbers = [[signed(one) for one in each] for each in (node._saved_stride, node._saved_padding, node._saved_dilation)]
+    stride, padding, dilation = (
+        [signed(one) for one in each] for each in (node._saved_stride, node._saved_padding, node._saved_dilation)
+    )
     more = node._saved_transposed, node._saved_output_padding, node._saved_groups
     joined = _joined(g, x.shape[0])
+    if joined.is_cpu and not node._saved_transposed and set(stride) == {1}:
+        found = turned.pull(joined, node._saved_weight, padding, dilation, node._saved_groups)
+        if found is not None:
+            return found.view(g.shape[0], *x.shape)
     alike = x[:1].expand(joined.shape[0], *x.shape[1:])  # its numbers are for the weight's gradient alone
     wanted = [True, False, False]
-    pulled: Tensor = aten.convolution_backward(joined, alike, node._saved_weight, None, *numbers, *more, wanted)[0]
+    rest = stride, padding, dilation, *more, wanted
+    pulled: Tensor = aten.convolution_backward(joined, alike, node._saved_weight, None, *rest)[0]
     return pulled.view(g.shape[0], *x.shape)
 
 

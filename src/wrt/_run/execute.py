@@ -20,6 +20,7 @@ from wrt._run.complex import refuse_if_not_holomorphic
 from wrt._run.direct import Swept, set_up, sweep_direct
 from wrt._run.fused import fused_block
 from wrt._run.memory import refuse_too_large, system_refusals
+from wrt._run.narrowed import narrowed_block
 from wrt._run.options import current
 from wrt._run.planned import planned_block
 from wrt._run.row import plain_row
@@ -131,7 +132,8 @@ def _run(ask: Ask, *, tried: bool) -> Answer | None:
     if swept is None:
         price = getattr(linear, "direct_push_cost", 1.0)
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way, push_cost=price)
-        swept = fused_block(ask, linear, plan, report) or _direct(ask, linear, plan, report)
+        in_one_call = narrowed_block(ask, linear, report) or fused_block(ask, linear, plan, report)
+        swept = in_one_call or _direct(ask, linear, plan, report)
     if swept is None:
         return None
     report.notes.extend(ask.x.notes)

@@ -184,9 +184,9 @@ def quickest(ask: Ask, elsewhere: Any) -> Route:
 
 def _narrowed(ask: Ask, elsewhere: Any) -> Route | None:
     """Through the narrowest arrays between x and y, where that costs less; None where it does not, or none can be asked."""
-    flow = elsewhere.flow()
-    plan = cut(flow, ask.m, ask.n)
-    if plan is None or not _apart(flow, plan.tensors):
+    flow: Flow | None = elsewhere.flow
+    plan = None if flow is None else cut(flow, ask.m, ask.n)
+    if flow is None or plan is None or not _apart(flow, plan.tensors):
         return None
     record: Any = ask.y.record
     sides = []

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wrt._core.ask import Ask
-from wrt._core.plan import Compressed, Direct
+from wrt._core.plan import Compressed, Cut, Direct
 from wrt._core.protocol import Linear
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side
@@ -28,7 +28,7 @@ class Known(NamedTuple):
     `run` gives the answer again, in the shape of the question or another form.
     """
 
-    plan: Direct | Compressed
+    plan: Direct | Compressed | Cut
     step: Step
     certificate: Certificate
     run: Callable[[], Any]

@@ -20,6 +20,7 @@ from wrt._backends.jax.later import Later
 from wrt._backends.jax.refusals import said
 from wrt._backends.jax.seeds import written_out
 from wrt._backends.jax.segment import adjoint
+from wrt._backends.jax.together import upright
 from wrt._core.index import Elements, Positions, Shape
 from wrt._core.pattern import Way
 
@@ -210,8 +211,3 @@ def _columns(template: Template) -> Columns:
         return upright(columns if rows is None else columns[:, rows]).reshape(*shape, *x.shape)
 
     return Columns(Later(program), InHalves(program, OTHER, NEITHER, ONE, NEITHER))
-
-
-def upright(columns: Array) -> Array:
-    """(m, n) from columns one after the other; without the barrier the last product is made turned around, which is slow."""
-    return jax.lax.optimization_barrier(columns).T

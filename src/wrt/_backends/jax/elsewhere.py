@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 
-from wrt._backends.jax import compat, reach, waists
-from wrt._backends.jax.block import upright
+from wrt._backends.jax import compat, reach
 from wrt._backends.jax.kinds import Marks, NoRule
+from wrt._backends.jax.narrowed import times
 from wrt._backends.jax.program import Op, Var, ancestors
 from wrt._backends.jax.segment import adjoint
-from wrt._backends.jax.together import picked
+from wrt._backends.jax.together import picked, upright
 from wrt._core.flow import Flow
 from wrt._core.index import Positions
 from wrt._core.lines import Lines, Weights
@@ -96,9 +96,10 @@ class Elsewhere:
             return False
         return True
 
-    def flow(self) -> Flow:
+    @property
+    def flow(self) -> Flow | None:
         """What lies between x and y, at whatever point."""
-        return waists.flow(self._linear, self._linear.record.value_of)
+        return self._linear.flow
 
     @staticmethod
     def compiled(answer: Callable[[Sequence[Array]], Any]) -> Callable[[Sequence[Array]], Any]:
@@ -137,7 +138,7 @@ class Elsewhere:
 
     def product(self, factors: Sequence[Factors]) -> Array:
         """J2 @ J1, or the sum of several such, in the shape of y and x."""
-        found = sum(_times(last, first) for last, first in self._flat(factors))
+        found = sum(times(last, first) for last, first in self._flat(factors))
         return jnp.reshape(found, (*self._linear.y.shape, *self._linear.xs[0].shape))
 
     def held(self, factors: Sequence[Factors], way: Way, weights: Weights, leaves: Sequence[Array]) -> Array:
@@ -207,13 +208,8 @@ def _read(lines: Lines, dense: bool, swept: Array) -> Array:
     return (kept if lines.way == "pull" else upright(kept)).reshape(lines.shape)
 
 
-def _times(last: Array, first: Array) -> Array:
-    """A product of Jacobians, in full precision on every device."""
-    return jnp.matmul(last, first, precision=jax.lax.Precision.HIGHEST)
-
-
 def _probed(last: Array, first: Array, probe: Array, way: Way) -> Array:
-    return _times(_times(probe, last), first) if way == "pull" else _times(last, _times(first, probe))
+    return times(times(probe, last), first) if way == "pull" else times(last, times(first, probe))
 
 
 def _moving(ops: Iterable[Op], given: Iterable[Var]) -> set[Var]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
-from wrt._backends.jax import compat, reach, segment
+from wrt._backends.jax import compat, reach, segment, waists
 from wrt._backends.jax.block import Blocks, Row
 from wrt._backends.jax.kinds import Marks
+from wrt._backends.jax.narrowed import through
 from wrt._backends.jax.program import Op, between
 from wrt._backends.jax.refusals import first_line, forward_only, in_our_words
 from wrt._backends.jax.seeds import OneHot, native, on_cpu
 from wrt._backends.jax.together import Together, together
+from wrt._core.flow import Flow
 from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.protocol import CannotBatch
@@ -112,6 +115,20 @@ class JaxLinear:
     def passes(self, color: Positions, probes: dict[Way, npt.NDArray[np.float64]], way: Way) -> Together | None:
         """Lines of one color swept together, and a probe, as one program; see `together.py`."""
         return together(self, color, probes, way)
+
+    @cached_property
+    def flow(self) -> Flow | None:
+        """The arrays on the way, where the Jacobian may be full; see `waists.py`."""
+        return waists.flow(self)
+
+    @property
+    def narrowing(self) -> Flow | None:
+        """The same once a program for it is worth a compiler."""
+        return self.flow if self.compiled.heat.hot() else None
+
+    def through(self, waist: Value) -> Callable[[], Array]:
+        """The program that makes all of it as one product through a waist; see `narrowed.py`."""
+        return through(self, waist)
 
     def linearized(self) -> Any:
         if self._pull is None:

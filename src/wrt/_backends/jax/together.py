@@ -143,7 +143,7 @@ def together(
 
 @lru_cache(maxsize=256)
 def _lines(template: Template, way: Way) -> Later:
-    return Later(partial(_sweep, template, way))
+    return Later(partial(swept, template, way))
 
 
 @lru_cache(maxsize=64)
@@ -151,15 +151,16 @@ def _again(template: Template, way: Way, entries: Only | None, dense: Shape | No
     """Where entries belong is written into the program: a compiler does more with numbers that it knows."""
 
     def sweep(*given: Any) -> Array:
-        lines, _ = _sweep(template, way, *given)
+        lines, _ = swept(template, way, *given)
         return lines if entries is None else picked(lines, entries.thing, dense)
 
     return InHalves(sweep, OTHER, ONE, NEITHER)
 
 
-def _sweep(
+def swept(
     template: Template, way: Way, seeds: tuple[Array, Array | None], xs: Sequence[Array], others: Sequence[Array]
 ) -> Lines:
+    """Rows by pull or columns by push, one for each seed of a batch; and what a probe gives beside them, if there is one."""
     (x,), (batch, probe) = xs, seeds
     y = lambda x: template([x], others)
     pull = jax.vjp(y, x)[1] if way == "pull" or probe is not None else None
@@ -169,6 +170,11 @@ def _sweep(
 
     lines = jax.vmap(line)(batch).reshape(len(batch), -1)
     return lines, None if probe is None else adjoint(pull, probe)[0]
+
+
+def upright(columns: Array) -> Array:
+    """(m, n) from columns one after the other; without the barrier the last product is made turned around, which is slow."""
+    return jax.lax.optimization_barrier(columns).T
 
 
 def picked(lines: Array, entries: Entries, dense: Shape | None) -> Array:

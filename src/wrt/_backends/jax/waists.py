@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
 from wrt._core.flow import Flow
-from wrt._core.value import Value
 
 if TYPE_CHECKING:
     from wrt._backends.jax.sweep import JaxLinear
 
+LOOKED_AT = 3  # rows, before anything is called full
+FULL = 0.5  # of their entries that can be nonzero
 
-def flow(linear: JaxLinear, value_of: Callable[[Var], Value]) -> Flow:
-    """Of y with respect to a single x; operations inside of loops and calls count for the array that these give."""
+
+def flow(linear: JaxLinear) -> Flow | None:
+    """Of y with respect to a single x; operations inside of loops and calls count for the array that these give.
+
+    None where nothing leads there, or where the operations tell that most entries are zero: lines share passes then.
+    """
+    if len(linear.xs) != 1 or not linear.live or _sparse(linear):
+        return None
     (x,), y = linear.xs, linear.y
     carried = {x.key, *(v for op in linear.ops for v in op.outputs)}
     order: list[Var] = [y.key]
@@ -39,9 +48,15 @@ def flow(linear: JaxLinear, value_of: Callable[[Var], Value]) -> Flow:
         (number[x.key],),
         False,
         linear.push_cost,
-        lambda tensor: value_of(order[tensor]) if order[tensor].aval.dtype == y.dtype else None,
+        lambda tensor: linear.record.value_of(order[tensor]) if order[tensor].aval.dtype == y.dtype else None,
         lambda: None,
     )
+
+
+def _sparse(linear: JaxLinear) -> bool:
+    rows = np.unique(np.linspace(0, linear.y.size - 1, LOOKED_AT).astype(np.int64))
+    marks = linear.reach(rows)
+    return marks is not None and bool(marks.mean() < FULL)
 
 
 def _work_of(op: Op) -> tuple[float, float]:

@@ -23,7 +23,7 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     observed = max(samples.counts, default=0)
     if not observed:
         return None
-    best = relate(samples, y, x)
+    best = first = relate(samples, y, x)
     if best.volume <= GOOD * observed:
         return best if best.links else None
     thinner = thin(best, samples) if best.links else None
@@ -38,7 +38,7 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
             break
     if not best.links:
         return None
-    return thin(best, samples) or best
+    return best if best is first else thin(best, samples) or best
 
 
 def _best_split(samples: Samples, best: Structure) -> Structure:

@@ -146,6 +146,9 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
     count = prod(structure.y[axis] for axis in classes)
     if count > MOST_CLASSES:
         return None
+    least = max(samples.counts)  # one row has as many offsets
+    if least > MOST_OFFSETS or least > WORTH * max(structure.passes, structure.passes_by("push")):
+        return None
     offsets = _joint_offsets(structure, samples, classes, count)
     if offsets is None or sum(map(len, offsets)) > MOST_OFFSETS:
         return None

@@ -16,7 +16,7 @@ from wrt._backends.torch.cone import Cone, cone
 from wrt._backends.torch.hooks import hook_notes, may_act
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
-from wrt._backends.torch.rules.gain import TAKEN_APART, gains, mostly_views
+from wrt._backends.torch.rules.gain import TAKEN_APART
 from wrt._backends.torch.rules.program import Program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import TorchLinear, row
@@ -187,14 +187,20 @@ class LiveRecord:
         """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
         moment = y.key
         if moment.trusted is None:
-            names = self.signature(y)
-            moment.apart = not TAKEN_APART.isdisjoint(names)
-            if self.overseen(y):
-                moment.trusted = TRUSTED.issuperset(names)
-            elif not (xs and (mostly_views(names, y.size) or gains(y, xs, y.size)) and program_of(y, xs) is not None):
-                moment.operations = trusted(y) or None
-                moment.trusted = moment.operations is not None
+            seen = moment.signature is not None and self.overseen(y)  # then a look at it tells, without a walk
+            if not seen and xs and program_of(y, xs) is not None:
+                return True
+            self._judge(y)
         return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)
+
+    def _judge(self, y: Value) -> None:
+        moment, names = y.key, self.signature(y)
+        moment.apart = not TAKEN_APART.isdisjoint(names)
+        if self.overseen(y):
+            moment.trusted = TRUSTED.issuperset(names)
+        else:
+            moment.operations = trusted(y) or None
+            moment.trusted = moment.operations is not None
 
     def operations(self, y: Value) -> int:
         """How many operations led to y: each of them rounds."""

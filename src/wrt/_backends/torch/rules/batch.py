@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from wrt._backends.torch.nodes import NoRule, Spot
+from wrt._backends.torch.nodes import Node, NoRule, Spot
+from wrt._backends.torch.rules.extent import shaped, shaped_like
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -20,31 +21,40 @@ class Batch:
     it may be written.
     """
 
-    __slots__ = ("held", "loose", "ours", "rows", "spots")
+    __slots__ = ("held", "loose", "ours", "rows")
 
-    def __init__(self, rows: int, spots: Sequence[Spot], loose: Sequence[bool]) -> None:
+    def __init__(self, rows: int, loose: Sequence[bool]) -> None:
         self.rows = rows
-        self.spots = spots
         self.loose = loose
-        self.held: list[Any] = [None] * len(spots)
-        self.ours = [False] * len(spots)
+        self.held: list[Any] = [None] * len(loose)
+        self.ours = [False] * len(loose)
 
-    def shaped(self, slot: int) -> Tensor:
-        """The gradient of a tensor in the shape of that tensor."""
+    def carry(self, steps: Sequence[Any]) -> None:
+        """Take these steps, one after another."""
+        held, ours, loose = self.held, self.ours, self.loose
+        for rule, node, slot, k, into, spot, last in steps:
+            if rule.places:
+                rule.place(self, node, slot, k, into, spot, last)
+                continue
+            gradient = held[slot]
+            if loose[slot] and not rule.loose:
+                like = rule.like
+                gradient = shaped_like(gradient, getattr(node, like)) if like else shaped(gradient, node)
+            pulled, alone = rule.carry(node, gradient, last and ours[slot], k, spot)
+            if last:
+                held[slot] = None
+            elif not alone:
+                ours[slot] = False  # whoever takes it next finds that it is read elsewhere too
+            if held[into] is None:
+                held[into], ours[into] = pulled, alone
+            else:
+                self.give(into, pulled, alone)
+
+    def taken(self, slot: int, node: Node, output: int = 0) -> Tensor:
+        """The gradient of what a node gave, which nobody needs afterwards, in the shape of that."""
         gradient: Tensor = self.held[slot]
-        if self.loose[slot]:
-            node, output = self.spots[slot]
-            shape = tuple(node._input_metadata[output].shape)
-            if gradient.shape[1:] != shape:
-                return gradient.reshape(self.rows, *shape)
-        return gradient
-
-    def pass_on(self, slot: int, last: bool, shared: bool) -> None:
-        """A gradient was taken: nobody needs it any more, or others do, who may find that it is read elsewhere too."""
-        if last:
-            self.held[slot] = None
-        elif shared:
-            self.ours[slot] = False
+        self.held[slot] = None
+        return shaped(gradient, node, output) if self.loose[slot] else gradient
 
     def give(self, slot: int, gradient: Tensor, ours: bool) -> None:
         """One more contribution to the gradient of a tensor."""

@@ -20,11 +20,11 @@ aten = torch.ops.aten
 SMALL = 2**15  # numbers of a batch that new memory is found for at once: measured from 2^14 to 2^16
 
 
-def _sloped(slope: Callable[[Node], Tensor]) -> One:
-    return One(lambda node, g, free: times(g, slope(node), free))
+def _sloped(slope: Callable[[Node], Tensor], like: str = "_saved_self") -> One:
+    return One(lambda node, g, free: times(g, slope(node), free), like=like)
 
 
-def _fused(name: str, saved: Callable[[Node], tuple[Any, ...]]) -> One:
+def _fused(name: str, like: str, more: Callable[[Node], tuple[Any, ...]] = lambda node: ()) -> One:
     """An operation of torch's own for just this: of a gradient, and of what was saved.
 
     The node's own backward is that operation, and it takes many gradients as well as one. It is quicker to start, but a
@@ -34,11 +34,13 @@ def _fused(name: str, saved: Callable[[Node], tuple[Any, ...]]) -> One:
 
     def pull(node: Node, g: Tensor, free: bool) -> Tensor:
         if free and g.numel() > SMALL:
-            pulled: Tensor = written(g, *saved(node), grad_input=g)
+            pulled: Tensor = written(g, getattr(node, like), *more(node), grad_input=g)
             return pulled
-        return node(g) if callable(node) else fresh(g, *saved(node))  # what stands in for a node only tells what it saved
+        if callable(node):
+            return node(g)
+        return fresh(g, getattr(node, like), *more(node))  # what stands in for a node only tells what it saved
 
-    return One(pull)
+    return One(pull, like=like)
 
 
 def _power(node: Node) -> Tensor:
@@ -115,11 +117,13 @@ ELEMENTWISE: dict[str, Rule] = {
     "DivBackward0": Many(lambda node, g, free: over(g, node._saved_other, free), _quotient),
     "EluBackward0": _sloped(_elu),
     "ErfBackward0": _sloped(lambda node: 2 / math.sqrt(math.pi) * torch.exp(-node._saved_self.square())),
-    "ExpBackward0": _sloped(lambda node: node._saved_result),
-    "Expm1Backward0": _sloped(lambda node: node._saved_result + 1),
+    "ExpBackward0": _sloped(lambda node: node._saved_result, "_saved_result"),
+    "Expm1Backward0": _sloped(lambda node: node._saved_result + 1, "_saved_result"),
     "GeluBackward0": _sloped(_gelu),
-    "HardtanhBackward0": _fused("hardtanh_backward", lambda node: (node._saved_self, node._saved_min_val, node._saved_max_val)),
-    "LeakyReluBackward0": _fused("leaky_relu_backward", lambda node: (node._saved_self, node._saved_negative_slope, False)),
+    "HardtanhBackward0": _fused(
+        "hardtanh_backward", "_saved_self", lambda node: (node._saved_min_val, node._saved_max_val)
+    ),
+    "LeakyReluBackward0": _fused("leaky_relu_backward", "_saved_self", lambda node: (node._saved_negative_slope, False)),
     "Log1PBackward0": One(lambda node, g, free: over(g, node._saved_self + 1, free)),
     "LogBackward0": One(lambda node, g, free: over(g, node._saved_self, free)),
     "MaskedFillBackward0": Many(_masked),
@@ -128,18 +132,18 @@ ELEMENTWISE: dict[str, Rule] = {
     ),
     "NegBackward0": One(lambda node, g, free: g.neg_() if free else -g),
     "PowBackward0": _sloped(_power),
-    "ReciprocalBackward0": _sloped(lambda node: -node._saved_result.square()),
-    "ReluBackward0": _fused("threshold_backward", lambda node: (node._saved_result, 0)),
-    "RsqrtBackward0": _sloped(lambda node: -0.5 * node._saved_result.pow(3)),
+    "ReciprocalBackward0": _sloped(lambda node: -node._saved_result.square(), "_saved_result"),
+    "ReluBackward0": _fused("threshold_backward", "_saved_result", lambda node: (0,)),
+    "RsqrtBackward0": _sloped(lambda node: -0.5 * node._saved_result.pow(3), "_saved_result"),
     "RsubBackward1": Terms(lambda node: -_alpha(node)),
-    "SigmoidBackward0": _fused("sigmoid_backward", lambda node: (node._saved_result,)),
+    "SigmoidBackward0": _fused("sigmoid_backward", "_saved_result"),
     "SiluBackward0": _sloped(_silu),
     "SinBackward0": _sloped(lambda node: node._saved_self.cos()),
     "SinhBackward0": _sloped(lambda node: node._saved_self.cosh()),
     "SoftplusBackward0": _sloped(_softplus),
     "SqrtBackward0": One(lambda node, g, free: over(g, 2 * node._saved_result, free)),
     "SubBackward0": Terms(lambda node: 1, lambda node: -_alpha(node)),
-    "TanBackward0": _sloped(lambda node: node._saved_result.square() + 1),
-    "TanhBackward0": _fused("tanh_backward", lambda node: (node._saved_result,)),
+    "TanBackward0": _sloped(lambda node: node._saved_result.square() + 1, "_saved_result"),
+    "TanhBackward0": _fused("tanh_backward", "_saved_result"),
     "WhereBackward0": Many(_chosen, _other),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -10,6 +9,7 @@ import torch
 
 from wrt._backends.torch.nodes import Node, NoRule, Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
+from wrt._backends.torch.rules.extent import numbers, shaped
 
 linear = torch._C._nn.linear  # linear(a, b) is a @ b.T, of all but the last axis of a at once
 
@@ -30,12 +30,32 @@ class Rule(Protocol):
     """What of a node its rule is proven for: the names under which torch saved it."""
 
     loose: bool
-    """Whether it passes gradients on in the shape in which they came."""
+    """Whether it takes gradients in the shape in which they come."""
+
+    places: bool
+    """Whether it is a `Placing` one; the others are `Carrying`."""
 
     def serves(self, inputs: Sequence[int]) -> bool:
         """Whether gradients can be pulled to just these inputs."""
 
-    def apply(self, batch: Batch, node: Node, slot: Any, k: int, into: Slot, spot: Spot, last: bool) -> None:
+
+class Carrying(Rule, Protocol):
+    """A rule that makes the gradient of one input at a time, from that of the only output."""
+
+    like: str
+    """The name of a saved tensor that has the shape of the output, where there is one."""
+
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
+        """What goes to input `k`, which was that tensor, and whether nobody else reads the memory of it.
+
+        `free`: nobody needs what comes in any more, and it may be written to.
+        """
+
+
+class Placing(Rule, Protocol):
+    """A rule that has to know where gradients are held: it writes to them, or it has several outputs."""
+
+    def place(self, batch: Batch, node: Node, slot: Any, k: int, into: Slot, spot: Spot, last: bool) -> None:
         """Take the gradient of the output, give that of one input: its number, its slot, and the tensor it was.
 
         The slot may be that of another tensor, of which the input is a view. `last`: nobody needs what was taken any more.
@@ -43,7 +63,7 @@ class Rule(Protocol):
         """
 
 
-Step = tuple[Rule, Node, Any, int, Slot, Spot, bool]
+Step = tuple[Any, Node, Any, int, Slot, Spot, bool]
 """A rule and what it is applied to: one step for each input of a node that leads to x."""
 
 
@@ -52,13 +72,14 @@ class Same:
 
     settings: tuple[str, ...] = ()
     loose = True
+    places = False
+    like = ""
 
     def serves(self, inputs: Sequence[int]) -> bool:
         return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        batch.give(into, batch.held[slot], batch.ours[slot])
-        batch.held[slot] = None
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
+        return gradient, free
 
 
 class One:
@@ -67,21 +88,21 @@ class One:
     It lies in memory of its own, it is a view of what came in, or each number of that was stretched to several.
     """
 
-    loose = False
+    loose = places = False
 
-    def __init__(self, pull: Pull, *settings: str, gives: Literal["fresh", "view", "stretched"] = "fresh") -> None:
+    def __init__(
+        self, pull: Pull, *settings: str, gives: Literal["fresh", "view", "stretched"] = "fresh", like: str = ""
+    ) -> None:
         self.pull = pull
         self.settings = settings
+        self.like = like
         self.fresh, self.view = gives == "fresh", gives == "view"
 
     def serves(self, inputs: Sequence[int]) -> bool:
         return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        free = batch.ours[slot]
-        pulled = self.pull(node, batch.shaped(slot), free)
-        batch.held[slot] = None
-        batch.give(into, pulled, self.fresh or (self.view and free))
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
+        return self.pull(node, gradient, free), self.fresh or (self.view and free)
 
 
 class Many:
@@ -90,7 +111,8 @@ class Many:
     A rule gives new memory, or the very gradient that it was given.
     """
 
-    loose = False
+    loose = places = False
+    like = ""
 
     def __init__(self, *pulls: Pull, settings: tuple[str, ...] = ()) -> None:
         self.pulls = pulls
@@ -99,12 +121,9 @@ class Many:
     def serves(self, inputs: Sequence[int]) -> bool:
         return max(inputs) < len(self.pulls)
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        gradient = batch.shaped(slot)
-        free = last and batch.ours[slot]
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
         pulled = self.pulls[k](node, gradient, free)
-        batch.pass_on(slot, last, pulled is gradient)
-        batch.give(into, fitted(spot, pulled), free or pulled is not gradient)
+        return fitted(spot, pulled), free or pulled is not gradient
 
 
 class Terms:
@@ -112,6 +131,8 @@ class Terms:
 
     settings: tuple[str, ...] = ()
     loose = True
+    places = False
+    like = ""
 
     def __init__(self, *factors: Callable[[Node], float]) -> None:
         self.factors = factors
@@ -119,19 +140,14 @@ class Terms:
     def serves(self, inputs: Sequence[int]) -> bool:
         return max(inputs) < len(self.factors)
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        pulled = gradient = batch.held[slot]
-        expected = spot[0]._input_metadata[spot[1]]
-        if expected.dtype is not gradient.dtype:
-            raise NoRule(f"{gradient.dtype} and {expected.dtype} meet")
-        if math.prod(expected.shape) * batch.rows != gradient.numel():
-            pulled = summed(batch.shaped(slot), expected.shape)
-        free = last and batch.ours[slot]
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
+        pulled = gradient
+        if numbers(spot) * gradient.shape[0] != gradient.numel():
+            pulled = summed(shaped(gradient, node), spot[0]._input_metadata[spot[1]].shape)
         factor = self.factors[k](node)
         if factor != 1:
             pulled = times(pulled, factor, free or pulled is not gradient)
-        batch.pass_on(slot, last, pulled is gradient)
-        batch.give(into, pulled, free or pulled is not gradient)
+        return pulled, free or pulled is not gradient
 
 
 class Product:
@@ -142,6 +158,8 @@ class Product:
 
     settings: tuple[str, ...] = ()
     loose = True
+    places = False
+    like = ""
 
     def __init__(self, left: int, saved_left: str, saved_right: str) -> None:
         self.left = left
@@ -150,33 +168,30 @@ class Product:
     def serves(self, inputs: Sequence[int]) -> bool:
         return True
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        gradient: Any = batch.held[slot]
+    def carry(self, node: Node, gradient: Tensor, free: bool, k: int, spot: Spot) -> tuple[Tensor, bool]:
         left = self.left
-        if k < left:
-            gradient = batch.shaped(slot)
-            term = gradient if node._saved_beta == 1 else gradient * node._saved_beta
-            batch.pass_on(slot, last, True)
-            batch.give(into, fitted(spot, term), term is not gradient)
-            return
         if k == left:
             matrix = getattr(node, self.saved_right)  # (m, p)
             if gradient.shape[-1] != matrix.shape[1] or gradient.dim() == 1:
-                gradient = batch.shaped(slot)
+                gradient = shaped(gradient, node)
             pulled = linear(gradient, matrix)  # (..., m) = (..., p) @ (p, m)
+        elif k > left:
+            pulled = torch.matmul(getattr(node, self.saved_left).t(), shaped(gradient, node))
         else:
-            pulled = torch.matmul(getattr(node, self.saved_left).t(), batch.shaped(slot))
+            term = gradient = shaped(gradient, node)
+            if node._saved_beta != 1:
+                term = gradient * node._saved_beta
+            return fitted(spot, term), term is not gradient
         if left and node._saved_alpha != 1:
             pulled = pulled.mul_(node._saved_alpha)
-        if last:
-            batch.held[slot] = None
-        batch.give(into, pulled, True)
+        return pulled, True
 
 
 class Written:
     """One input, of which the output is a part: its gradient is added to that part of the input's."""
 
     loose = False
+    places = True
 
     def __init__(self, add: Callable[[Node, Tensor, Tensor], None], *settings: str) -> None:
         self.add = add
@@ -185,35 +200,35 @@ class Written:
     def serves(self, inputs: Sequence[int]) -> bool:
         return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
-        gradient = batch.shaped(slot)
+    def place(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
+        gradient = batch.taken(slot, node)
         self.add(node, gradient, batch.room(into, spot, gradient))
-        batch.held[slot] = None
 
 
 class Pieces:
     """One input that was taken apart: the gradient of each piece is added to its place."""
 
     loose = False
+    places = True
 
     def __init__(self, place: Callable[[Node, Tensor, int], Tensor], *settings: str) -> None:
-        self.place = place
+        self.piece = place
         self.settings = settings
 
     def serves(self, inputs: Sequence[int]) -> bool:
         return _first(inputs)
 
-    def apply(self, batch: Batch, node: Node, slot: list[tuple[int, Slot]], k: int, into: Slot, spot: Spot, last: bool) -> None:
+    def place(self, batch: Batch, node: Node, slot: list[tuple[int, Slot]], k: int, into: Slot, spot: Spot, last: bool) -> None:
         room = batch.room(into, spot, batch.held[slot[0][1]])
         for output, held in slot:
-            self.place(node, room, output).add_(batch.shaped(held))
-            batch.held[held] = None
+            self.piece(node, room, output).add_(batch.taken(held, node, output))
 
 
 class Joined:
     """Inputs that lie one behind the other: each has its piece of the gradient."""
 
     loose = False
+    places = True
 
     def __init__(self, pieces: Callable[[Node, Tensor], Sequence[Tensor]], *settings: str) -> None:
         self.pieces = pieces
@@ -222,10 +237,10 @@ class Joined:
     def serves(self, inputs: Sequence[int]) -> bool:
         return True
 
-    def apply(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
+    def place(self, batch: Batch, node: Node, slot: Slot, k: int, into: Slot, spot: Spot, last: bool) -> None:
         pieces: Any = batch.held[slot]
         if isinstance(pieces, torch.Tensor):  # cut once, for all of them
-            pieces = batch.held[slot] = self.pieces(node, batch.shaped(slot))
+            pieces = batch.held[slot] = self.pieces(node, shaped(pieces, node))
         if last:
             batch.held[slot] = None
         # pieces do not overlap: whose the whole is, his is each of them

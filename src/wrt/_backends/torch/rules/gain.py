@@ -1,8 +1,9 @@
 """Where rules gain more than it takes to look them up, next to `vmap`: measured kind by kind, at several sizes.
 
-Starting an operation takes `vmap` about as long as a rule, so that small batches of a new graph gain nothing. Large ones
-do, by what rules write in place: from about 2^16 numbers on. Some kinds are swept by `vmap` in several operations, or once for
-each number where once for each column is enough: these gain from 2^14 numbers on.
+All rows of a Jacobian are always pulled by rules, where there are such: the walk that finds them also tells that the batch
+is trusted. A few rows that share passes gain nothing while they are small: starting an operation takes `vmap` about as long
+as a rule. Large ones do, by what rules write in place: from about 2^16 numbers on. Some kinds are swept by `vmap` in several
+operations, or once for each number where once for each column is enough: these gain from 2^14 numbers on.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wrt._backends.torch.rules.families import Same
-from wrt._backends.torch.rules.shapes import SHAPES
 from wrt._core.value import Value
 
 MANY, SOME = 2**16, 2**14
-LOOKED_AT_CLOSELY = 32  # rows from which on somebody looks how wide the tensors on the way are, and how many are views
+LOOKED_AT_CLOSELY = 32  # rows from which on somebody looks how wide the tensors on the way are
 FEW_ROWS = 12  # on a device, which waits for operations to be started; measured on stencils of 20 to 40 nodes
 
 TAKEN_APART = frozenset(
@@ -23,7 +22,6 @@ TAKEN_APART = frozenset(
     BaddbmmBackward0 BmmBackward0 EluBackward0 GeluBackward0 IndexBackward0 LogSoftmaxBackward0 SiluBackward0 SoftplusBackward0
     """.split()
 )
-VIEWS = frozenset(name for name, rule in SHAPES.items() if isinstance(rule, Same))
 
 
 def gains(y: Value, xs: Sequence[Value], rows: int) -> bool:
@@ -36,8 +34,3 @@ def gains(y: Value, xs: Sequence[Value], rows: int) -> bool:
     if rows * max(y.size, *[x.size for x in xs]) >= least:
         return True
     return rows >= LOOKED_AT_CLOSELY and rows * int(record.widest(y)) >= least
-
-
-def mostly_views(names: Sequence[str], rows: int) -> bool:
-    """Whether so many operations are views that looking through them pays for more than a few rows: `vmap` starts each."""
-    return rows >= LOOKED_AT_CLOSELY and 4 * sum([name in VIEWS for name in names]) >= len(names)

@@ -12,10 +12,12 @@ from wrt._backends.torch.rules.proof import PASSING
 from wrt._backends.torch.rules.table import BY_KIND
 
 MOST_NODES = 20_000
-UNMET: Any = object()
 UNSETTLED: Any = object()
 AN_END: Any = object()
 NOBODY: Spot = (None, 0)
+
+Kind = tuple[Any, ...]
+"""What a rule is proven for: the rule, which inputs are wanted of it, and settings."""
 
 Input = tuple[int, Spot, Spot]
 """An input of a node that may lead to x: its number, the tensor it was, and the one that this is a view of."""
@@ -29,14 +31,15 @@ class Layout:
     little is kept, since Python's garbage collector walks through every list and tuple that is new.
     """
 
-    def __init__(self, ends: Sequence[Spot]) -> None:
+    def __init__(self, ends: Sequence[Spot], known: dict[Kind, bool]) -> None:
         self.ends: dict[Spot, Slot] = dict.fromkeys(ends, -1)
         self.steps: list[Step] = []
         self.spots: list[Spot] = []
         self.loose: list[bool] = []
         self.operations = 0
-        self.kinds: dict[tuple[Any, ...], tuple[int, int]] = {}
-        """Where the steps of one node of each kind are: whatever a rule may have to be proven for."""
+        self.known = known
+        self.unproven: dict[Kind, tuple[int, int]] = {}
+        """Where the steps of one node of each kind are whose rule is not known to hold for it."""
         self._end_nodes = {node for node, _ in ends}
         self._state: dict[Node | None, Any] = {None: None}
         """Of each node that was met: its slot once it is settled, a list where it has several; None where no x lies behind."""
@@ -65,20 +68,24 @@ class Layout:
             for k, direct in enumerate(node.next_functions):
                 spot = direct
                 source = spot[0]
-                while type(source) in PASSING and source not in end_nodes:
+                kind = type(source)
+                while kind in PASSING and source not in end_nodes:
                     spot = source.next_functions[0]
                     source = spot[0]
+                    kind = type(source)
                     passed += 1
-                there = state.get(source, UNMET)
-                if there is UNMET:
-                    if type(source) is ACCUMULATE:
-                        there = AN_END if source in end_nodes else None
-                    else:
-                        there = UNSETTLED
-                        nodes.append(source)
-                    state[source] = there
-                if there is not None:
-                    found.append((k, direct, spot))
+                if source in state:
+                    if state[source] is None:
+                        continue
+                elif kind is ACCUMULATE:
+                    if source not in end_nodes:
+                        state[source] = None
+                        continue
+                    state[source] = AN_END
+                else:
+                    state[source] = UNSETTLED
+                    nodes.append(source)
+                found.append((k, direct, spot))
             if found:
                 inputs[node] = found
             else:
@@ -90,7 +97,7 @@ class Layout:
 
     def _settle(self, inputs: dict[Node, list[Input]]) -> None:
         """Note the steps of each node that leads to x."""
-        state, steps, spots, loose, kinds = self._state, self.steps, self.spots, self.loose, self.kinds
+        state, steps, spots, loose, known = self._state, self.steps, self.spots, self.loose, self.known
         for node in sorted(inputs, key=made):  # each after what it was made from
             wanted = 0
             rule: Any
@@ -123,9 +130,9 @@ class Layout:
                 state[node] = AN_END if node in self._end_nodes else None
                 continue
             state[node] = slot
-            key = (rule, wanted, *[getattr(node, name) for name in rule.settings]) if rule.settings else (rule, wanted)
-            if key not in kinds:
-                kinds[key] = first, len(steps)
+            kind = (rule, wanted, *[getattr(node, name) for name in rule.settings]) if rule.settings else (rule, wanted)
+            if not known.get(kind):
+                self.unproven[kind] = first, len(steps)
 
     def _slot(self) -> Slot:
         self.spots.append(NOBODY)

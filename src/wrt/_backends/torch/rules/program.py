@@ -10,6 +10,7 @@ import torch
 from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.nodes import NoRule, Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
+from wrt._backends.torch.rules.extent import shaped
 from wrt._backends.torch.rules.families import Step
 from wrt._backends.torch.rules.layout import Layout
 from wrt._backends.torch.rules.proof import holds, known_of
@@ -43,26 +44,31 @@ class Program:
 
         `spent`: nobody needs the seeds any more, and they may be written to.
         """
-        batch = Batch(seeds.shape[0], self.spots, self.loose)
-        batch.ours[self.start] = spent
-        held, inner = batch.held, self._inner
-        held[self.start] = seeds
+        batch = Batch(seeds.shape[0], self.loose)
+        batch.held[self.start], batch.ours[self.start] = seeds, spent
         found: dict[int, Tensor] = {}
         with torch.no_grad():
-            for rule, node, slot, k, into, spot, last in self.steps:
-                if inner:
-                    for one in inner.intersection(_held_by(slot)).difference(found):
-                        found[one], batch.ours[one] = held[one], False
-                rule.apply(batch, node, slot, k, into, spot, last)
-        return [None if slot is None else self._checked(slot, found.get(slot, held[slot])) for slot in self.ends]
+            if self._inner:
+                self._carry(batch, found)
+            else:
+                batch.carry(self.steps)
+        held = batch.held
+        return [None if slot is None else _checked(self.spots[slot], found.get(slot, held[slot])) for slot in self.ends]
 
-    def _checked(self, slot: int, gradient: Any) -> Tensor:
-        node, output = self.spots[slot]
-        expected = node._input_metadata[output]
-        if type(gradient) is not Tensor or gradient.dtype is not expected.dtype or gradient.device != expected.device:
-            raise NoRule("a gradient of another kind than x")
-        pulled: Tensor = gradient.reshape(gradient.shape[0], *expected.shape)
-        return pulled
+    def _carry(self, batch: Batch, found: dict[int, Tensor]) -> None:
+        """Take all steps, and keep the gradients of those x that are passed on the way."""
+        for step in self.steps:
+            for one in self._inner.intersection(_held_by(step[2])).difference(found):
+                found[one], batch.ours[one] = batch.held[one], False
+            batch.carry((step,))
+
+
+def _checked(end: Spot, gradient: Any) -> Tensor:
+    node, output = end
+    expected = node._input_metadata[output]
+    if type(gradient) is not Tensor or gradient.dtype is not expected.dtype or gradient.device != expected.device:
+        raise NoRule("a gradient of another kind than x")
+    return shaped(gradient, node, output)
 
 
 def program(start: Spot, ends: Sequence[Spot]) -> Program | None:
@@ -72,26 +78,25 @@ def program(start: Spot, ends: Sequence[Spot]) -> Program | None:
     """
     if start in ends:
         return None
-    layout = Layout(ends)
+    metadata = start[0]._input_metadata[start[1]]
+    layout = Layout(ends, known_of((metadata.dtype, metadata.device.type)))
     try:
         first = layout.walk(start)
     except NoRule:
         return None
-    steps, spots = layout.steps, layout.spots
+    steps = layout.steps
     if first is None or (may_be_apart() and not all(saved_plainly(step[1]) for step in steps)):
         return None
-    metadata = start[0]._input_metadata[start[1]]
-    known = known_of((metadata.dtype, metadata.device.type))
-    for key, (begin, end) in layout.kinds.items():
-        found = known.get(key)
+    for key, (begin, end) in layout.unproven.items():
+        found = layout.known.get(key)
         if found is None:
-            found = holds(steps[begin:end][::-1], spots)
+            found = holds(steps[begin:end][::-1])
             if found is not None:
-                known[key] = found
+                layout.known[key] = found
         if not found:
             return None
     steps.reverse()
-    return Program(steps, spots, layout.loose, first, [layout.arrival(end) for end in ends], layout.operations)
+    return Program(steps, layout.spots, layout.loose, first, [layout.arrival(end) for end in ends], layout.operations)
 
 
 def _held_by(slot: Any) -> list[int]:

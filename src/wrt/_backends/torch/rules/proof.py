@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from wrt._backends.torch.nodes import Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
 from wrt._backends.torch.rules.families import Rule, Same, Step
 
@@ -36,12 +35,12 @@ def known_of(where: Where) -> dict[tuple[Any, ...], bool]:
     return _HELD.setdefault(where, {})
 
 
-def holds(steps: Sequence[Step], spots: Sequence[Spot]) -> bool | None:
+def holds(steps: Sequence[Step]) -> bool | None:
     """Whether a rule agrees with torch on such a node, whose steps these are; None where that could not be seen."""
     rule, node = steps[0][:2]
     if rule in _REFUTED or not rule.serves([step[3] for step in steps]):
         return False
-    found = _agrees(steps, spots)
+    found = _agrees(steps)
     if found is False:
         _REFUTED.add(rule)
     elif found and type(rule) is Same:
@@ -56,21 +55,21 @@ def forget() -> None:
     _REFUTED.clear()
 
 
-def _agrees(steps: Sequence[Step], spots: Sequence[Spot]) -> bool | None:
+def _agrees(steps: Sequence[Step]) -> bool | None:
     """None where torch cannot be asked, or where its answer is not finite and tells nothing."""
     chance = np.random.default_rng(SEED)
-    batch = Batch(ROWS, spots, [False] * len(spots))
-    seeds: dict[int, Tensor] = {}
     _, node, slots, *_ = steps[0]
-    for output, slot in [(0, slots)] if type(slots) is int else slots:
+    outputs = [(0, slots)] if type(slots) is int else slots
+    batch = Batch(ROWS, [False] * (1 + max([*[slot for _, slot in outputs], *[step[4] for step in steps]])))
+    seeds: dict[int, Tensor] = {}
+    for output, slot in outputs:
         expected = node._input_metadata[output]
         numbers = torch.from_numpy(np.asarray(chance.standard_normal((ROWS, *expected.shape))))
         batch.held[slot] = seeds[output] = numbers.to(expected.device, expected.dtype)
     try:
         with torch.no_grad():
             plain = [_pulled(steps, seeds, row) for row in range(ROWS)]
-            for rule, *given in steps:
-                rule.apply(batch, *given)
+            batch.carry(steps)
     except Exception:  # torch refuses, or the rule does: nothing is proven
         return None
     for row, expected in enumerate(plain):
@@ -95,6 +94,8 @@ def _pulled(steps: Sequence[Step], seeds: dict[int, Tensor], row: int) -> dict[i
 
 def _close(ruled: Tensor, plain: Tensor) -> bool | None:
     ruled = ruled.reshape(plain.shape)
+    if ruled.dtype is not plain.dtype:  # the engine would cast what arrives
+        return None
     if not plain.numel():
         return True
     size = float(plain.abs().max())

@@ -1,6 +1,8 @@
 """What a recording sees: names, lines, variables, compiled code, user tapes; and what it leaves as it was."""
 
+import signal
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -511,3 +513,33 @@ def test_a_compiled_function_reads_variables() -> None:
         y = f(x) + f(x)
     assert float(d(y) / d(v)) == 24.0
     assert float(d(y) / d(x)) == 8.0
+
+
+@pytest.mark.parametrize("when", ["begins", "ends"])
+def test_an_interrupt_while_a_recording_begins_or_ends_leaves_tensorflow_whole(when: str, monkeypatch: Any) -> None:
+    from wrt._backends.tensorflow import record as recorder
+
+    stand_in, places = recorder.noticed.stand_in, []
+
+    class interrupted(stand_in):
+        def __enter__(self) -> None:
+            places.append((self.owner, self.key[1], vars(self.owner)[self.key[1]]))
+            super().__enter__()
+            if when == "begins":
+                signal.raise_signal(signal.SIGINT)
+
+        def __exit__(self, *exception: object) -> None:
+            if when == "ends":
+                signal.raise_signal(signal.SIGINT)
+            super().__exit__(*exception)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder.noticed, "stand_in", interrupted)
+        with pytest.raises(KeyboardInterrupt), wrt.record():
+            _ = tf.constant([1.0]) * 2
+    assert len(places) > 3
+    assert all(vars(owner)[name] is was for owner, name, was in places)
+    with wrt.record():
+        x = tf.constant([1.0, 2.0])
+        y = x * x
+    assert (d(y) / d(x)).numpy().tolist() == [[2.0, 0.0], [0.0, 4.0]]

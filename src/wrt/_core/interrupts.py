@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
+import _signal  # type: ignore[import-not-found]  # without the enumerations of `signal`: they take longer than all this
 from types import FrameType
 from typing import Any
 
@@ -30,17 +29,18 @@ class held_back:
         self._came: tuple[int, FrameType | None] | None = None
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # no other thread is ever interrupted
-            before = signal.getsignal(signal.SIGINT)
-            if callable(before):  # not where the process is killed, or where nothing happens
-                self._before = before
-                signal.signal(signal.SIGINT, self._note)
+        try:
+            self._before = _signal.signal(_signal.SIGINT, self._note)
+        except ValueError:  # another thread: these are never interrupted
+            return
+        if not callable(self._before):  # the process is to be killed, or nothing is to happen
+            _signal.signal(_signal.SIGINT, self._before)
 
     def __exit__(self, *raised: object) -> None:
         before = self._before
-        if before is None:
+        if not callable(before):
             return
-        signal.signal(signal.SIGINT, before)
+        _signal.signal(_signal.SIGINT, before)
         if self._came is not None:
             before(*self._came)
 

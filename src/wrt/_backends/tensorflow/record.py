@@ -23,9 +23,18 @@ from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.resting import rested
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.frame_names import visible_tensors
+from wrt._core.interrupts import held_back
 from wrt._core.protocol import Backend
 from wrt._core.watch import Watcher
 from wrt._core.where import Spot, spot, user_frame
+
+
+def _closed(stack: ExitStack) -> None:
+    try:
+        with held_back():
+            stack.close()
+    finally:
+        stack.close()  # nothing is left to do, unless Ctrl-C came before it could be held back
 
 
 class _Open(threading.local):
@@ -64,33 +73,43 @@ class Recorder:
     @contextmanager
     def listening(self) -> Iterator[TensorFlowRecording]:
         """Record what runs inside, in this thread; names only where they are watched."""
+        stack = ExitStack()
+        try:
+            with held_back():
+                self._begin(stack, user_frame(sys._getframe(1)))
+            yield self.recording
+        finally:
+            _closed(stack)
+
+    def _begin(self, stack: ExitStack, frame: FrameType | None) -> None:
         recording = self.recording
-        with ExitStack() as stack:
-            stack.enter_context(compat.EAGERLY.held())
-            stack.enter_context(noticed.reads(self._read))
-            stack.enter_context(noticed.arrays(self._from_numpy))
-            stack.enter_context(noticed.custom_gradients(self._custom))
-            stack.enter_context(layers_named(self))
-            stack.enter_context(lean_operators())
-            stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
-            stack.callback(compat.close_tape, recording.open())
-            compat.add_callback(self._ran)
-            stack.callback(compat.remove_callback, self._ran)
-            self._watch_what_is_at_hand(user_frame(sys._getframe(1)))
-            OPEN.recorders.append(self)
-            stack.callback(OPEN.recorders.remove, self)
-            yield recording
+        stack.enter_context(compat.EAGERLY.held())
+        stack.enter_context(noticed.reads(self._read))
+        stack.enter_context(noticed.arrays(self._from_numpy))
+        stack.enter_context(noticed.custom_gradients(self._custom))
+        stack.enter_context(layers_named(self))
+        stack.enter_context(lean_operators())
+        stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
+        stack.callback(compat.close_tape, recording.open())
+        compat.add_callback(self._ran)
+        stack.callback(compat.remove_callback, self._ran)
+        self._watch_what_is_at_hand(frame)
+        OPEN.recorders.append(self)
+        stack.callback(OPEN.recorders.remove, self)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Learn what the user's variables mean: around his code and as little of ours as can be, for it takes time."""
         before = sys.gettrace()
-        with Watcher(self.recording.is_tensor, _nobody, self._note):
-            if before is not None:
-                yield
-                return
-            with rested() as self.tracer:
-                yield
+        stack = ExitStack()
+        try:
+            with held_back():
+                stack.enter_context(Watcher(self.recording.is_tensor, _nobody, self._note))
+                if before is None:
+                    self.tracer = stack.enter_context(rested())
+            yield
+        finally:
+            _closed(stack)
 
     def _count(self) -> int:
         return self.recording.log.count

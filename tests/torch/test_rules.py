@@ -137,6 +137,8 @@ MORE: dict[str, Callable[[Tensor], Tensor]] = {
     "index of the second axis": lambda x: x[:, torch.tensor([[0, 1], [1, 1]])],
     "gather of a part": lambda x: x.gather(0, torch.tensor([[4, 0], [4, 1]])),
     "index_add": lambda x: x.index_add(0, torch.tensor([0, 0, 2]), x[:3], alpha=2),
+    "larger of two": lambda x: torch.maximum(x, 0.1 * x) + torch.maximum(x[:, :1], x.flip(1)),
+    "smaller of two": lambda x: torch.minimum(x.sin(), x[:1].sin()) * torch.minimum(x, torch.zeros(5, 4, dtype=F64)),
     "max": lambda x: x.max(0, keepdim=True).values,
     "min": lambda x: x.min(-1).values,
     "unbind in part": lambda x: x.unbind(1)[0] * x.unbind(1)[2],

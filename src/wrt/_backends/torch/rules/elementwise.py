@@ -102,6 +102,19 @@ def _masked(node: Node, g: Tensor, free: bool) -> Tensor:
     return g.masked_fill_(node._saved_mask, 0) if free else g.masked_fill(node._saved_mask, 0)
 
 
+def _of_two(lost: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Node, Tensor, bool], Tensor]:
+    """One of two numbers was taken, and they share the gradient where they are equal."""
+
+    def pull(node: Node, g: Tensor, free: bool) -> Tensor:
+        a, b = node._saved_self, node._saved_other
+        equal = a == b
+        if not equal.is_cpu or bool(equal.any()):
+            g, free = times(g, torch.where(equal, 0.5, 1.0).to(g.dtype), free), True
+        return g.masked_fill_(lost(a, b), 0) if free else g.masked_fill(lost(a, b), 0)
+
+    return pull
+
+
 def _alpha(node: Node) -> float:
     factor: float = node._saved_alpha
     return factor
@@ -127,6 +140,8 @@ ELEMENTWISE: dict[str, Rule] = {
     "Log1PBackward0": One(lambda node, g, free: over(g, node._saved_self + 1, free)),
     "LogBackward0": One(lambda node, g, free: over(g, node._saved_self, free)),
     "MaskedFillBackward0": Many(_masked),
+    "MaximumBackward0": Many(_of_two(torch.lt), _of_two(torch.gt)),
+    "MinimumBackward0": Many(_of_two(torch.gt), _of_two(torch.lt)),
     "MulBackward0": Many(
         lambda node, g, free: times(g, node._saved_other, free), lambda node, g, free: times(g, node._saved_self, free)
     ),

@@ -196,6 +196,13 @@ def test_what_was_changed_in_place_is_left_to_the_engine():
     assert again.pull(Y, X, seeds) is None
 
 
+def test_the_shape_of_what_a_node_gave_is_compared():
+    """Of a view, whose numbers a rule takes in another shape."""
+    _, _, Y, X = asked(lambda u: u.view(4, 10).sin().sum(0).view(2, 5) * 2, numbers(40))
+    node = next(step[1] for step in program_of(Y, X).steps)
+    assert replay.setting(node, "_input_metadata") == [((2, 5), torch.float64)]
+
+
 def test_stand_ins_cannot_be_called():
     """A node's own backward would read what that run saved, wherever it was."""
     _, _, Y, X = asked(lambda u: F.relu(u).sigmoid(), numbers(40))

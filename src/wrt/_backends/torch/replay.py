@@ -81,6 +81,8 @@ def setting(node: Node, name: str) -> Any:
         return [None if source is None else tuple(source._input_metadata[k].shape) for source, k in value]
     if name == "_input_metadata":
         return [(tuple(told.shape), told.dtype) for told in value]
+    if name == "_input_metadata":
+        return [(tuple(told.shape), told.dtype) for told in value]
     return _plain(value)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 import torch
 
@@ -131,3 +134,29 @@ def test_a_parameter_that_a_recorded_module_does_not_use_is_proven_independent(l
     assert f"{layer}.weight" in str(found)
     assert t[f"{layer}.weight"].shape == (2, 3)
     assert not t.why()
+
+
+def test_threads_may_begin_and_drop_recordings_while_others_look_for_theirs():
+    failed: list[BaseException] = []
+
+    def work(factor: int) -> None:
+        try:
+            for _ in range(100):
+                x = data()
+                with wrt.record():
+                    y = factor * x
+                assert (d(y)[0] / d(x)).value.tolist() == [factor, 0.0, 0.0]
+        except BaseException as error:
+            failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(factor,)) for factor in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed

@@ -29,6 +29,7 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
     __slots__ = ("_keep_before", "_listens", "_outer", "_record", "_watcher")
 
     def __init__(self, backend: Any, *, values: bool = False) -> None:
+        self._listens = False
         record = TorchRecording(backend)
         self._record: TorchRecording | None = record
         record.started = next(_COUNT)
@@ -42,7 +43,6 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         if values:
             listener.keep = record.kept if self._keep_before is None else self._keep_before
         record.kept = {} if listener.keep is None else listener.keep
-        self._listens = False
         self._watcher = Watcher(is_tensor, record.bound_names.add, _noting(record))
 
     def __enter__(self) -> TorchRecording:
@@ -51,7 +51,7 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         begun = False
         try:
             with held_back():
-                RECORDINGS.add(record)
+                RECORDINGS[record.started] = record
                 if self._outer is None:
                     self._listen(record)
                 watched_before = sys.gettrace()

@@ -12,13 +12,19 @@ from torch import Tensor
 from wrt._backends.torch.recording import TorchRecording
 from wrt._core.value import Value
 
-RECORDINGS: weakref.WeakSet[TorchRecording] = weakref.WeakSet()
+RECORDINGS: weakref.WeakValueDictionary[int, TorchRecording] = weakref.WeakValueDictionary()
+"""By the number of their start, the earliest first."""
+
+
+def _alive() -> list[TorchRecording]:
+    """Those that are still there, the latest first; other threads may begin and drop some meanwhile."""
+    return [recording for one in reversed(RECORDINGS.valuerefs()) if (recording := one()) is not None]
 
 
 def known(tensor: Tensor) -> Value | None:
     """The Value of a tensor in the latest recording that made it; of one that none did, in the latest that saw it."""
     seen = None
-    for recording in sorted(RECORDINGS, key=lambda r: r.started, reverse=True):
+    for recording in _alive():
         entry = recording.known(tensor)
         if entry is not None and entry.operation is not None:
             return recording.of_entry(entry)
@@ -47,7 +53,7 @@ def keep_while_used(record: TorchRecording) -> None:
 
 def tap(name: str, tensor: Tensor, frame: FrameType | None) -> None:
     """Name a tensor in every recording of this thread that is running."""
-    for recording in RECORDINGS:
+    for recording in _alive():
         if recording.running and recording.thread == threading.get_ident():
             with torch._C.DisableTorchFunction():
                 recording.name(name, tensor, frame)
@@ -55,5 +61,4 @@ def tap(name: str, tensor: Tensor, frame: FrameType | None) -> None:
 
 def running() -> TorchRecording | None:
     """The recording that this thread is in."""
-    here = [r for r in RECORDINGS if r.running and r.thread == threading.get_ident()]
-    return max(here, key=lambda r: r.started) if here else None
+    return next((r for r in _alive() if r.running and r.thread == threading.get_ident()), None)

@@ -96,6 +96,14 @@ def torchjd(problem: Problem, x: Tensor) -> dict[str, Callable[[], Any]]:
     return {"TorchJD": lambda: run(None), "TorchJD(128)": lambda: run(128)}
 
 
+def laid_out(blocks: Tensor) -> Tensor:
+    """(samples, p, q) -> (samples, p, samples, q): what an expert adds who wants all of the Jacobian."""
+    samples, p, q = blocks.shape
+    whole = blocks.new_zeros(samples, p, samples, q)
+    whole.diagonal(dim1=0, dim2=2).copy_(blocks.permute(1, 2, 0))
+    return whole
+
+
 def peak(run: Callable[[], Any], device: str) -> int:
     """Bytes of tensors at once, above those that were there before."""
     if device != "cpu":
@@ -176,6 +184,7 @@ def measure(problem: Problem, rounds: int, device: str) -> Row:
         mine["sparse"] = ours(problem, x, forget=False, kind="sparse")
     if problem.expert is not None:
         others["expert"] = lambda: problem.expert(x)  # type: ignore[misc]
+        others["expert, laid out"] = lambda: laid_out(problem.expert(x))  # type: ignore[misc]
         mine["blocks"] = ours(problem, x, forget=False, kind="blocks")
     contenders = {**mine, **others}
     for run in contenders.values():
@@ -206,7 +215,8 @@ def _is_sparse(problem: Problem, x: Tensor) -> bool:
 
 def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
     middle = {name: statistics.median(each) for name, each in times.items()}
-    rival = min((n for n in middle if n not in ("cold", "warm", "sparse", "blocks", "expert")), key=middle.__getitem__)
+    apart = ("cold", "warm", "sparse", "blocks", "expert", "expert, laid out")
+    rival = min((n for n in middle if n not in apart), key=middle.__getitem__)
     faster = {kind: middle[rival] / middle[kind] for kind in ("cold", "warm", "sparse") if kind in middle}
     wanted: dict[str, float | None] = {"cold": problem.cold, "warm": problem.warm, "sparse": problem.sparse}
     passes = {}
@@ -220,6 +230,8 @@ def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
         taken = {kind: middle[kind] / middle["expert"] for kind in ("blocks", "sparse", "warm") if kind in middle}
         words = ", ".join(f"{'all of it' if kind == 'warm' else kind} {ratio:.2f}x" for kind, ratio in taken.items())
         notes.append(f"next to the time of an expert's code, warm: {words}")
+        laid = middle["warm"] / middle["expert, laid out"]
+        notes.append(f"next to that code and zeros to lay its blocks into, warm: all of it {laid:.2f}x")
     return Row(
         problem.name, (J.ask.m, J.ask.n), J.explain().strategy, passes,
         {name: 1e3 * value for name, value in middle.items()}, rival, faster, wanted, disagreement(problem, x), notes,

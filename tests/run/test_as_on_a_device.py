@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from tests.torch._rows import row_loop
-from wrt import d
+from wrt import d, errors
 from wrt._backends.torch import arrays
 from wrt._backends.torch.arrays import TorchArrays
 from wrt._backends.torch.live import LiveRecord
-from wrt._run import budget, compressed, planned, sweeps
+from wrt._run import budget, compressed, planned, straight, sweeps
 
 
 @pytest.fixture(autouse=True, params=["many", "few"])
@@ -156,3 +156,21 @@ def test_a_known_batch_is_looked_at_again_only_where_less_memory_is_free(monkeyp
         looked.clear()
         torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-11, atol=1e-13)
         assert len(looked) <= looks
+
+
+def test_a_large_answer_goes_straight_too_where_it_fits(monkeypatch):
+    looked = []
+    monkeypatch.setattr(straight, "SMALL", 0)
+    monkeypatch.setattr(straight, "refuse_too_large", looked.append)
+    x = random(400)
+    for _ in range(4):
+        y = burgers(x)
+        torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+    assert len(looked) == 2  # the first one was planned, the second held
+
+    def too_large(ask):
+        raise errors.TooLarge("the Jacobian", "too little is free", "ask for rows")
+
+    monkeypatch.setattr(straight, "refuse_too_large", too_large)
+    with pytest.raises(errors.TooLarge):
+        (d(burgers(x)) / d(x)).value

@@ -18,6 +18,7 @@ from wrt._run.at_once import trusted
 from wrt._run.budget import SMALL, answer_bytes
 from wrt._run.compressed import STRAIGHT, TOGETHER, Passes, allowed, blank_for, seeds_and_probe
 from wrt._run.factored import KNOWN
+from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import DEFAULT, current
 from wrt._run.proof import Numbers, as_a_whole, at_a_glance
 from wrt._run.tally import IN_THE_BATCH
@@ -62,9 +63,17 @@ def _held(ask: Ask, plan: Compressed, found: Array, numbers: Numbers | None, tol
 
 
 def straight_block(ask: Ask, plan: Compressed) -> Answer | None:
-    """All of the Jacobian the same way; one that is large is looked at first."""
-    if answer_bytes(ask) >= SMALL:
+    """All of the Jacobian the same way; one that is large only on a device, and where it fits."""
+    if answer_bytes(ask) < SMALL:
+        return _block(ask, plan)
+    if STRAIGHT not in plan.kept or not ask.accelerated:
         return None
+    refuse_too_large(ask)
+    with system_refusals(ask):
+        return _block(ask, plan)
+
+
+def _block(ask: Ask, plan: Compressed) -> Answer | None:
     report = Report()
     found = straight(ask, plan, report, dense=True)
     if found is None:

@@ -19,7 +19,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Value
 from wrt._planner.strategies.direct import direct
 from wrt._run.certify import signs, tolerance
-from wrt._run.chunk import chunk_size
+from wrt._run.chunk import chunk_size, goes_whole
 from wrt._run.options import DEFAULT, current
 from wrt._run.tally import ALONE as ALONE
 from wrt._run.tally import BY_RULES, IN_THE_BATCH, SETTING_UP
@@ -191,7 +191,7 @@ def _fits(ask: Ask, m: int, n: int) -> bool:
     A device is not asked for its free memory: that takes as long as ten operations, and where there is none the call is
     refused, and chunks are next.
     """
-    return m * n <= 2**24 and (ask.accelerated or min(m, n) <= chunk_size(ask))
+    return m * n <= 2**24 and (ask.accelerated or goes_whole(ask) or min(m, n) <= chunk_size(ask))
 
 
 def _by_rows(y: Value, m: int, n: int) -> bool:
@@ -228,7 +228,7 @@ def _rows(y: Value, x: Value, m: int, batches: Batches) -> Found | None:
     block = in_chunks(y, linear, arrays.identity(y, signs(m)), batches == "trusted")
     if block is None:
         return None
-    residual, size = arrays.probed(arrays.weights(signs(m), y), block)
+    residual, size = arrays.probed(signs(m), y, block)
     return Found(block[:m], residual, size, "pull", True, linear.swept_by)
 
 
@@ -280,7 +280,7 @@ def _rows_from_weights(y: Value, x: Value, m: int) -> Found | None:
     block = inner.pull_at_once(arrays.concat([rows, pulled[None]], 0), True, spent=True)
     if block is None:
         return None
-    residual, size = arrays.probed(probe, block)
+    residual, size = arrays.probed(signs(m), y, block)
     return Found(block[:m], residual, size, "pull", True, inner.swept_by)
 
 

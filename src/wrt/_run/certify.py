@@ -123,7 +123,8 @@ def verdict(ask: Ask, got: Array, expected: Array, size: Array, outside: Array |
 def tolerance(ask: Ask, operations: int | None = None) -> float:
     """Roundoff that m summed rows and a pass through so many operations may leave; in double precision far below one
     wrong entry. Where nobody has counted those on the way, all that led to y are."""
-    epsilon = max(ask.y.record.backend.arrays.precision(v) for v in (ask.y, *ask.x.values))
+    precision = ask.y.record.backend.arrays.precision
+    epsilon = max([precision(ask.y), *[precision(part.value) for part in ask.x.parts]])
     if operations is None:
         count = getattr(ask.y.record, "operations", None)
         operations = 0 if count is None else int(count(ask.y))

@@ -33,10 +33,16 @@ def _wanted(ask: Ask, per_row: int) -> int:
     lines = max(ask.m, 1)
     if ask.accelerated:  # many small calls leave a GPU idle: as much as comfortably fits
         return max(1, min(max(lines, ask.n), MOST_BYTES // per_row))
-    if lines * per_row <= AT_ONCE and lines <= MOST_AT_ONCE:
+    if goes_whole(ask):
         return lines
     wanted = min(max(TARGET // per_row, FEWEST), MOST)
     return max(1, min(wanted, MOST_BYTES // per_row))
+
+
+def goes_whole(ask: Ask) -> bool:
+    """Whether all rows go in one call on a CPU: nobody has to be asked how much memory is free."""
+    lines, y = max(ask.m, 1), ask.y
+    return lines <= MOST_AT_ONCE and lines * _ends(ask) * y.record.backend.arrays.itemsize(y) <= AT_ONCE
 
 
 def chunk_bytes(ask: Ask) -> int:
@@ -51,7 +57,7 @@ def line_bytes(ask: Ask) -> float:
 
 
 def _ends(ask: Ask) -> int:
-    return max(ask.y.size, *(value.size for value in ask.x.values), 1)
+    return max([1, ask.y.size, *[part.value.size for part in ask.x.parts]])
 
 
 def _widest(ask: Ask) -> int:

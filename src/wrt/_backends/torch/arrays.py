@@ -39,6 +39,7 @@ KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all
 SHARE = 512  # or that part of a GPU's memory
 FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
 MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
+FEW_COUNTS = 32  # of rows whose weights are kept
 AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch, wherever they are
 
 
@@ -105,6 +106,22 @@ def _rounded_by_the_device(value: Value) -> bool:
     return CONVOLUTION in near
 
 
+_BALANCES: dict[tuple[int, np.dtype[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+
+
+def _balance(numbers: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Weights of rows, and minus one for the row behind them: the sum is zero where that is their sum.
+
+    Those of the last few counts are kept.
+    """
+    found = _BALANCES.get((numbers.size, dtype))
+    if found is None or found[0] is not numbers:
+        if len(_BALANCES) >= FEW_COUNTS:
+            _BALANCES.clear()
+        found = _BALANCES[numbers.size, dtype] = numbers, np.append(numbers, -1).astype(dtype)
+    return found[1]
+
+
 class TorchArrays:
     """Stateless; every tensor is made on the device and in the dtype of the Value it is for."""
 
@@ -136,17 +153,17 @@ class TorchArrays:
         key = (numbers.shape, like.dtype, like.key.device)
         return _kept(key, lambda: self.from_numpy(numbers, like).reshape(-1))
 
-    def probed(self, weights: Tensor, block: Tensor) -> tuple[float, float]:
-        """How far the last row of a block is from `weights` @ the rows before it, and the size of all: in one transfer.
+    def probed(self, numbers: npt.NDArray[Any], like: Value, block: Tensor) -> tuple[float, float]:
+        """How far the last row of a block is from these weights of the rows before it, and the size of all of those.
 
-        Both as roots of sums of squares. The last row is used up.
+        Both as roots of sums of squares, in one transfer. The last row is used up.
         """
-        count = weights.shape[0]
-        last, before = block[count], block[:count]
+        count = numbers.size
         if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND:
-            numbers, difference = before.numpy(), last.numpy()
-            difference -= weights.numpy() @ numbers
-            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
+            found = block.numpy()
+            difference, before = _balance(numbers, found.dtype) @ found, found[:count]
+            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(before, before))
+        weights, last, before = self.weights(numbers, like), block[count], block[:count]
         last.addmv_(before.t(), weights, alpha=-1)
         if count > MANY_ROWS:
             return _fetched(before, last)

@@ -12,13 +12,14 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch.compat import ACCUMULATE
-from wrt._backends.torch.nodes import Node, Spot
+from wrt._backends.torch.nodes import ByKind, Node, Spot
 from wrt._core.flow import Flow, leads_unmixed
 from wrt._core.value import Value
 
 MOST_NODES = 20_000
 LOOKED_AT = 24
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
+_VIEWS = ByKind(dict.fromkeys(SAME_NUMBERS, True))
 SQUEEZE = "SqueezeBackward"
 HEAVY = frozenset({"ConvolutionBackward0", "BmmBackward0", "BaddbmmBackward0"})
 PICKED = "IndexBackward0"
@@ -281,7 +282,7 @@ def widest(y: Value) -> int:
                 if source not in seen and len(near) < LOOKED_AT:
                     seen.add(source)
                     near.append(source)
-        if inner:  # what is made of leaves alone is mostly a weight
+        if inner and not _VIEWS[type(node)]:  # what is made of leaves alone is mostly a weight
             most = max(most, math.prod(node._input_metadata[0].shape))
     return most
 

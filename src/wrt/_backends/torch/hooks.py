@@ -44,7 +44,10 @@ def _remember(known: dict[int, weakref.ref[Any]], one: Any) -> None:
 
 def may_act() -> bool:
     """Whether some hook may be set anywhere: a pull that does not pass the engine has to be proven by one that does."""
-    return not all(_ALL_SEEN) or any(hooks() for known in (_ON_TENSORS, _ON_NODES, _OF_MODULES) for hooks in list(known.values()))
+    if not all(_ALL_SEEN):
+        return True
+    known = [*_ON_TENSORS.values(), *_ON_NODES.values(), *_OF_MODULES.values()]
+    return bool(known) and any(hooks() for hooks in known)
 
 
 def hook_notes(start: Any, x: Side) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.cuts import LOOKED_AT
 from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.rules.program import Program, program
 from wrt._backends.torch.sharded import is_sharded
@@ -34,10 +33,10 @@ def put_aside(y: Value) -> None:
 
 
 def _count(y: Value, xs: Sequence[Value]) -> None:
-    """How many operations led to y was seen on the way to a leaf; where they are few, a glance tells it as well."""
+    """How many operations led to y was seen on the way to a leaf."""
     moment = y.key
     found: Program | None = moment.program[1]
-    if found is not None and found.operations > LOOKED_AT and all(x.key.leaf is not None for x in xs):
+    if found is not None and all(x.key.leaf is not None for x in xs):
         moment.operations = found.operations
 
 
@@ -51,9 +50,10 @@ def _watched() -> bool:
 
 
 def _found(y: Value, xs: Sequence[Value]) -> Program | None:
-    start, ends = y.key.edge, [x.key.edge for x in xs]
-    if start is None or None in ends or not y.dtype.is_floating_point or any(x.dtype is not y.dtype for x in xs):
+    start, ends, dtype = y.key.edge, [x.key.edge for x in xs], y.dtype
+    if start is None or None in ends or not dtype.is_floating_point:
         return None
-    if any(is_sharded(x.key.tensor()) for x in xs):
-        return None
+    for x in xs:
+        if x.dtype is not dtype or is_sharded(x.key.tensor()):
+            return None
     return program((start.node, start.output_nr), [(end.node, end.output_nr) for end in ends])

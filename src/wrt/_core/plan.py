@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from wrt._core.index import Positions
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch", "Way"]
+__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch", "Sum", "Way"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +110,15 @@ class Chain:
     way: Way = "pull"
 
 
-Plan: TypeAlias = Direct | Compressed | Cut | Patches | Chain
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum:
+    """y is a sum, and each of its terms a question of its own; `trails` lead from y to them, None where one is x itself."""
+
+    trails: tuple[tuple[int, ...] | None, ...]
+    passes: int
+    because: str
+    strategy: Literal["sum"] = "sum"
+    way: Way = "pull"
+
+
+Plan: TypeAlias = Direct | Compressed | Cut | Patches | Chain | Sum

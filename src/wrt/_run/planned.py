@@ -14,7 +14,7 @@ import numpy.typing as npt
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Positions
-from wrt._core.plan import Chain, Compressed, Cut, Direct, Plan
+from wrt._core.plan import Chain, Compressed, Cut, Direct, Plan, Sum
 from wrt._core.protocol import Array, Linear, random_signs
 from wrt._core.report import Report
 from wrt._core.value import Value
@@ -35,6 +35,7 @@ from wrt._run.factored import KNOWN, Factors, sweep_factors
 from wrt._run.from_weights import pays, sweep_from_weights
 from wrt._run.one_program import sweep_program
 from wrt._run.options import current
+from wrt._run.summed import plan_sum, sweep_sum
 from wrt._run.sweeps import Sweeps
 from wrt._sparsity.compose import composed
 from wrt._sparsity.samples import Samples
@@ -101,6 +102,9 @@ class Planned:
             return None  # looked at before: nothing there
         if known is None and self._glanced():
             return None
+        added = self._summed(known) if known is None or isinstance(known, Sum) else None
+        if added is not None:
+            return added
         found = None if isinstance(known, Chain) else self.in_fewer_passes()
         if found is not None:
             return found
@@ -116,7 +120,7 @@ class Planned:
     def in_fewer_passes(self) -> Passes | Factors | None:
         """A proven answer in fewer passes than rows or columns; None where there is none."""
         plan = warm.recall(self.key)
-        if plan is not None and not isinstance(plan, (Direct, Chain)):
+        if plan is not None and not isinstance(plan, (Direct, Chain, Sum)):
             found = self._tried(plan, known=True)
             if found is not None:
                 return found
@@ -254,6 +258,23 @@ class Planned:
             return None
         values = [self.flow.value(tensor) for tensor in plan.tensors]
         return None if None in values else [value for value in values if value is not None]
+
+    def _summed(self, known: Plan | None) -> Swept | None:
+        """The terms of a sum, where a waist lies on the way to one of them."""
+        plan = known if isinstance(known, Sum) else None
+        if plan is None and self.flow is not None and not self.too_quick:
+            plan = plan_sum(self.ask, self.flow)
+        if plan is None:
+            return None
+        found = sweep_sum(self.ask, self.linear, plan, solve, self.report)
+        if found is None or not self.report.certificate:
+            self.report.fallbacks.append(f"sum: a term was not what it seemed ({self.report.certificate})")
+            warm.forget(self.key)
+            return None
+        self.report.strategy, self.report.because = plan.strategy, plan.because
+        if known is None:
+            warm.remember(self.key, plan)
+        return found
 
     def _chained(self, known: Plan | None) -> Swept | None:
         """Rows carried through several tensors, where some stretch between them is structured."""

@@ -78,7 +78,7 @@ def test_a_plan_gives_the_rows_of_a_loop_first_and_again(name):
 @pytest.mark.parametrize("name", [name for name in CASES if name != "waist"])
 def test_nonzeros_are_those_of_a_loop_first_and_again(name):
     f, shape, _ = CASES[name]
-    for seed in range(3):
+    for seed in range(2):
         x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
         y = f(x)
         found, expected = (d(y) / d(x)).sparse(), row_loop(y, x).reshape(y.numel(), -1)
@@ -90,11 +90,11 @@ def test_nonzeros_are_those_of_a_loop_first_and_again(name):
 
 def test_other_zeros_than_last_time_are_no_entries():
     """Also where exactly as many are left."""
-    x = random(500)
+    x = random(200)
     with torch.no_grad():
         x.abs_()
-    for dead in ([3, 77], [5, 80], [], [5, 80], [5, 80], range(200)):
-        mask = torch.ones(500, dtype=x.dtype)
+    for dead in ([3, 77], [5, 80], [], [5, 80], [5, 80], range(90)):
+        mask = torch.ones(200, dtype=x.dtype)
         mask[list(dead)] = 0
         y = burgers(x) * mask
         found, expected = (d(y) / d(x)).sparse(), row_loop(y, x)
@@ -149,12 +149,12 @@ def test_a_known_batch_is_looked_at_again_only_where_less_memory_is_free(monkeyp
     monkeypatch.setattr(sweeps, "HANDFUL", 2)
     monkeypatch.setattr(budget, "free", lambda like: free[0])
     monkeypatch.setattr(sweeps, "chunk_size", lambda ask: looked.append(ask) or real(ask))
+    x = random(200)
+    expected = row_loop(burgers(x), x)
     for memory, looks in ((2**33, 3), (2**33, 1), (2**33, 0), (2**34, 0), (2**32, 1), (2**32, 0)):
         free[0] = memory
-        x = random(400)
-        y = burgers(x)
         looked.clear()
-        torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+        torch.testing.assert_close((d(burgers(x)) / d(x)).value, expected, rtol=1e-11, atol=1e-13)
         assert len(looked) <= looks
 
 
@@ -162,10 +162,10 @@ def test_a_large_answer_goes_straight_too_where_it_fits(monkeypatch):
     looked = []
     monkeypatch.setattr(straight, "SMALL", 0)
     monkeypatch.setattr(straight, "refuse_too_large", looked.append)
-    x = random(400)
+    x = random(200)
+    expected = row_loop(burgers(x), x)
     for _ in range(4):
-        y = burgers(x)
-        torch.testing.assert_close((d(y) / d(x)).value, row_loop(y, x), rtol=1e-11, atol=1e-13)
+        torch.testing.assert_close((d(burgers(x)) / d(x)).value, expected, rtol=1e-11, atol=1e-13)
     assert len(looked) == 2  # the first one was planned, the second held
 
     def too_large(ask):

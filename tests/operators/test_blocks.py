@@ -160,18 +160,21 @@ def test_per_sample_gradients_of_parameters_come_from_one_copy_each() -> None:
 def test_asked_again_the_probe_travels_with_the_samples() -> None:
     warm.forget()
     y, x = batch()
-    for again in (False, True):
+    for again in (False, True, True, True):  # from the third time on straight to the batch
         J = d(y) / d(x)
         torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-12, atol=1e-14)
         assert J.certificate
         assert any("and the probe" in step.what for step in J.explain().steps) is again
 
 
-def test_samples_that_mix_only_now_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_samples_that_mix_only_now_are_noticed(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same signature for another program: what was found out about the first must not be believed of the second."""
     monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    warm.forget()
     x = torch.randn(40, 3, dtype=torch.float64, generator=generator(3)).requires_grad_()
-    (d(torch.sin(x)) / d(x)).block_diagonal()
+    for _ in range(times):
+        (d(torch.sin(x)) / d(x)).block_diagonal()
     y = torch.sin(x) * x.roll(1, 0)
     J = d(y) / d(x)
     torch.testing.assert_close(J.block_diagonal(), own_blocks(y, x), rtol=1e-12, atol=1e-14)

@@ -21,6 +21,7 @@ from wrt._run.compressed import Passes, sweep_compressed
 from wrt._run.direct import set_up
 from wrt._run.factored import Factors
 from wrt._run.products import in_fewer_passes, small_block
+from wrt._run.straight import straight
 from wrt._run.sweeps import Sweeps
 from wrt.errors import WrongShape
 
@@ -102,15 +103,17 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
     record, arrays = ask.y.record, ask.y.record.backend.arrays
     if arrays.is_complex(ask.y) or any(map(arrays.is_complex, ask.x.values)) or not hasattr(arrays, "scatter"):
         return None
+    key = ("blocks", samples.axes, warm.key_of(ask))
+    known = warm.recall(key)
+    if isinstance(known, Direct):
+        return None  # they did mix, when such a question was asked before
+    if isinstance(known, Compressed) and (again := straight(ask, known, report)) is not None:
+        return again
     record.ready(ask.y, ask.x)
     if not all(map(record.has_history, ask.x.values)):
         return None
     linear = record.linear(ask.y, ask.x.values)
     ways: list[Way] = ["pull"] if samples.p <= samples.q + 2 or not linear.push_rungs else ["push", "pull"]
-    key = ("blocks", samples.axes, warm.key_of(ask))
-    known = warm.recall(key)
-    if isinstance(known, Direct):
-        return None  # they did mix, when such a question was asked before
     plans = (Compressed(_compression(ask, samples, way), _because(samples, way), kept={}) for way in ways)
     for plan in [known] if isinstance(known, Compressed) else plans:
         found = sweep_compressed(ask, plan, Sweeps(ask, linear, report), warm=plan is known)

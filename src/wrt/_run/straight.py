@@ -16,7 +16,7 @@ from wrt._core.report import Certificate, Report, Step
 from wrt._run.answer import Answer
 from wrt._run.at_once import trusted
 from wrt._run.budget import SMALL, answer_bytes
-from wrt._run.compressed import STRAIGHT, TOGETHER, Passes, allowed, blank_for, seeds_and_probe
+from wrt._run.compressed import STRAIGHT, TOGETHER, TYPICAL, Passes, allowed, blank_for, seeds_and_probe
 from wrt._run.factored import KNOWN
 from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import DEFAULT, current
@@ -44,7 +44,7 @@ def straight(ask: Ask, plan: Compressed, report: Report, *, dense: bool = False)
     step = Step(TOGETHER, "pull", linear.swept_by, plan.passes + 1, 1, perf_counter() - began)
     brought = arrays.at_hand(found)
     numbers = None if brought is None else brought[0]
-    held = _held(ask, plan, found, numbers, allowed(ask, plan, plan.kept["operations"]))
+    held = _held(ask, plan, found, numbers, allowed(ask, plan, plan.kept.get("operations", TYPICAL)))
     if held is None:
         return None
     report.strategy, report.because, report.certificate = plan.strategy, plan.because, held

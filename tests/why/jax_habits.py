@@ -163,3 +163,19 @@ def random_dropout():
         return jnp.sum(jnp.where(keep, x / 0.7, 0.0) ** 2)
 
     return f, (ramp(),)
+
+
+@programs.show("broadcast")
+def a_column_against_a_row():
+    def f(prediction, target):
+        return ((prediction - target) ** 2).mean()  # <-
+
+    return f, (ramp()[:, None], ramp())
+
+
+@programs.show("none")
+def every_point_against_every_other():
+    def f(points):
+        return ((points[:, None] - points[None, :]) ** 2).mean()
+
+    return f, (ramp(),)

@@ -135,13 +135,22 @@ def _broadcast(question: Question) -> Iterator[Finding]:
     for node in question.route.path:
         if len(node.inputs) < 2:
             continue
-        a, b = (graph.tensors[k].shape for k in node.inputs[:2])
+        a, b = (_as_given(question, node, k) for k in node.inputs[:2])
         if crossed_loss(graph, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}"
             yield question.finding("broadcast", node, words, certain=True)
         elif key(node.op) in ("sub", "rsub", "subtract") and _crossed(a, b) and _squared_mean(question, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}, and the mean of all of them is taken"
             yield question.finding("broadcast", node, words, certain=False)
+
+
+def _as_given(question: Question, node: Node, tensor: int) -> tuple[int, ...]:
+    """The shape that the user's line subtracts: JAX gives it the axes it lacks in an operation of its own."""
+    evidence = question.evidence
+    maker = evidence.graph.producer(tensor)
+    if maker is not None and key(maker.op) == "broadcastindim" and evidence.via(maker) == evidence.via(node) == "subtract":
+        tensor = maker.inputs[0]
+    return evidence.graph.tensors[tensor].shape
 
 
 def crossed_loss(graph: Graph, node: Node) -> bool:

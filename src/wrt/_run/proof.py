@@ -158,7 +158,7 @@ def at_a_glance(
     kept = _kept(ask, plan, numbers.dtype, "pull")
     flat = numbers.reshape(-1)
     passes = flat[: kept.count]
-    if not 0.0 < passes.dot(passes) < math.inf or (len(kept.free) and flat.take(kept.free).any()):  # a NaN is not zero
+    if not 0.0 < passes.dot(passes) < math.inf or (len(kept.free) and np.logical_or.reduce(flat.take(kept.free))):  # a NaN, too
         return None
     if said is None:
         assert kept.joined is not None

@@ -43,7 +43,7 @@ def filled(plan: Compressed, flat: Numbers) -> csr_array:
         known = plan.kept["alive"] = order, order[:0], whole
     alive, dead, pattern = known
     values = flat.take(alive)
-    if np.logical_and.reduce(values) and not (len(dead) and flat.take(dead).any()):
+    if np.logical_and.reduce(values) and not (len(dead) and np.logical_or.reduce(flat.take(dead))):
         return like(pattern, values)
     order, whole = by_rows(plan)
     values = flat.take(order)

@@ -38,13 +38,14 @@ def numbers(spot: Spot) -> int:
 
 def shaped(gradient: Tensor, node: Node, output: int = 0) -> Tensor:
     """The gradients of what a node gave in the shape that it had."""
-    return _in_shape(gradient, tuple(node._input_metadata[output].shape))
+    return in_shape(gradient, tuple(node._input_metadata[output].shape))
 
 
 def shaped_like(gradient: Tensor, saved: Tensor) -> Tensor:
     """The same where the node saved a tensor of that shape."""
-    return _in_shape(gradient, saved.shape)
+    return in_shape(gradient, saved.shape)
 
 
-def _in_shape(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+def in_shape(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Gradients of tensors of a shape, in that shape."""
     return gradient if gradient.shape[1:] == shape else gradient.reshape(gradient.shape[0], *shape)

@@ -98,6 +98,7 @@ class Layout:
     def _settle(self, inputs: dict[Node, list[Input]]) -> None:
         """Note the steps of each node that leads to x."""
         state, steps, spots, loose, known = self._state, self.steps, self.spots, self.loose, self.known
+        held: dict[Any, int] = {}  # rules that were looked up for these inputs just before
         for node in sorted(inputs, key=made):  # each after what it was made from
             wanted = 0
             rule: Any
@@ -130,9 +131,11 @@ class Layout:
                 state[node] = AN_END if node in self._end_nodes else None
                 continue
             state[node] = slot
-            kind = (rule, wanted, *[getattr(node, name) for name in rule.settings]) if rule.settings else (rule, wanted)
-            if not known.get(kind):
-                self.unproven[kind] = first, len(steps)
+            if rule.settings or held.get(rule) != wanted:
+                held[rule] = wanted
+                kind = (rule, wanted, *[getattr(node, name) for name in rule.settings])
+                if not known.get(kind):
+                    self.unproven[kind] = first, len(steps)
 
     def _slot(self) -> Slot:
         self.spots.append(NOBODY)

@@ -10,7 +10,7 @@ import torch
 from wrt._backends.torch.apart import may_be_apart, saved_plainly
 from wrt._backends.torch.nodes import NoRule, Spot
 from wrt._backends.torch.rules.batch import Batch, Tensor
-from wrt._backends.torch.rules.extent import shaped
+from wrt._backends.torch.rules.extent import in_shape
 from wrt._backends.torch.rules.families import Step
 from wrt._backends.torch.rules.layout import Layout
 from wrt._backends.torch.rules.proof import holds, known_of
@@ -68,7 +68,7 @@ def _checked(end: Spot, gradient: Any) -> Tensor:
     expected = node._input_metadata[output]
     if type(gradient) is not Tensor or gradient.dtype is not expected.dtype or gradient.device != expected.device:
         raise NoRule("a gradient of another kind than x")
-    return shaped(gradient, node, output)
+    return in_shape(gradient, tuple(expected.shape))
 
 
 def program(start: Spot, ends: Sequence[Spot]) -> Program | None:

@@ -55,7 +55,7 @@ class Cut:
     """J = J2 @ J1 through a set of tensors that everything from x to y passes; each side is a question of its own.
 
     `tensors` are their numbers in the flow of the run, `sizes` the sizes by which the same flow is known again, and
-    `trails` the ways from y to them.
+    `trails` the ways from y to them. `seconds` is what it was expected to take.
     """
 
     tensors: tuple[int, ...]
@@ -63,6 +63,7 @@ class Cut:
     width: int
     passes: int
     because: str
+    seconds: float
     strategy: Literal["cut"] = "cut"
     way: Way = "pull"
     trails: tuple[tuple[int, ...], ...] = ()

@@ -17,18 +17,14 @@ def cut(flow: Flow, m: int, n: int) -> Cut | None:
     if tensors is None:
         return None
     width = sum(flow.sizes[tensor] for tensor in tensors)
-    straight = cost.cheapest(flow, flow.between(frozenset({0}), frozenset(flow.xs)), m, n)
-    if seconds_through(flow, tensors, m, n) > GAIN * straight:
-        return None
-    passes = min(m, width) + min(width, n)
-    because = f"everything from x to y passes {width} numbers; {passes} passes instead of {min(m, n)}"
-    return Cut(tensors, tuple(flow.sizes), width, passes, because, trails=tuple(map(flow.trail, tensors)))
-
-
-def seconds_through(flow: Flow, tensors: tuple[int, ...], m: int, n: int) -> float:
-    """Both sides of a cut, and their product."""
-    waist, width = frozenset(tensors), sum(flow.sizes[tensor] for tensor in tensors)
+    waist = frozenset(tensors)
     upper = flow.between(frozenset({0}), waist)
     lower = flow.between(waist, frozenset(flow.xs))
     sides = cost.cheapest(flow, upper, m, width) + cost.cheapest(flow, lower, width, n)
-    return sides + cost.product(flow, m, width, n)
+    through = sides + cost.product(flow, m, width, n)
+    straight = cost.cheapest(flow, upper + lower, m, n)
+    if through > GAIN * straight:
+        return None
+    passes = min(m, width) + min(width, n)
+    because = f"everything from x to y passes {width} numbers; {passes} passes instead of {min(m, n)}"
+    return Cut(tensors, tuple(flow.sizes), width, passes, because, through, trails=tuple(map(flow.trail, tensors)))

@@ -8,7 +8,7 @@ from wrt._core.flow import Flow
 from wrt._core.plan import Sum
 from wrt._core.value import Value
 from wrt._planner import cost
-from wrt._planner.strategies.cut import cut, seconds_through
+from wrt._planner.strategies.cut import cut
 
 GAIN = 0.75  # of the direct time that the terms may take all together
 
@@ -32,7 +32,7 @@ def summed(flow: Flow, m: int, n: int, flow_of: Callable[[Value], Flow | None]) 
             seconds += cost.cheapest(inner, inner.between(frozenset({0}), frozenset(inner.xs)), m, n)
             passes += min(m, n)
         else:
-            seconds += seconds_through(inner, through.tensors, m, n)
+            seconds += through.seconds
             passes += through.passes
             words.append(f"{through.width} numbers")
     straight = cost.cheapest(flow, flow.between(frozenset({0}), frozenset(flow.xs)), m, n)

@@ -127,6 +127,17 @@ def test_a_number_on_the_device_may_change():
     assert is_replayed(J)
 
 
+def test_a_model_that_is_trained_meanwhile():
+    nu = torch.nn.Parameter(torch.full((400,), 0.5, dtype=torch.float64, device=CUDA))
+    for k in range(9):
+        x = random(400, seed=k)
+        J = d(burgers(x) * nu) / d(x)
+        torch.testing.assert_close(J.value, nu.detach()[:, None] * truth(burgers, x), rtol=1e-11, atol=1e-13)
+        with torch.no_grad():
+            nu.add_(0.1)
+    assert is_replayed(J)
+
+
 def test_products_are_not_recorded():
     for k in range(8):
         x = random(40, 8, seed=k)

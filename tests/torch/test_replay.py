@@ -114,6 +114,18 @@ def test_a_factor_is_that_of_the_run():
     assert replay.setting(node, "_saved_dim") == node._saved_dim
 
 
+def test_a_parameter_is_that_of_the_run():
+    """Whatever an optimizer has done to it since."""
+    nu, seeds = torch.nn.Parameter(numbers(40, seed=3)), numbers(3, 40, seed=7)
+    _, _, Y, X = asked(lambda u: stencil(u) * nu, numbers(40))
+    recording = Recording(program_of(Y, X), seeds)
+    with torch.no_grad():
+        nu.mul_(2.0)
+    y, x, Y, X = asked(lambda u: stencil(u) * nu, numbers(40, seed=1))
+    found = recording.replayed(program_of(Y, X), seeds)
+    torch.testing.assert_close(found, rows_of(y, [x], seeds)[0], rtol=1e-12, atol=1e-13)
+
+
 def test_seeds_that_somebody_wrote_to_are_not_those_of_the_recording():
     _, _, Y, X = asked(stencil, numbers(40))
     seeds, program = numbers(3, 40, seed=7), program_of(Y, X)

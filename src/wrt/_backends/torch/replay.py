@@ -66,9 +66,9 @@ class Notes:
 
     def take(self, number: int, node: Node, name: str) -> Any:
         value = getattr(node, name)
-        if type(value) is Tensor and value.device == self.device:
+        if type(value) in (Tensor, torch.nn.Parameter) and value.device == self.device:
             self.tensors.append((number, name))
-            self.copies.append(value.clone(memory_format=torch.contiguous_format))
+            self.copies.append(value.detach().clone(memory_format=torch.contiguous_format))
             return self.copies[-1]
         self.settings.append((number, name, setting(node, name)))
         return value
@@ -79,8 +79,6 @@ def setting(node: Node, name: str) -> Any:
     value = getattr(node, name)
     if name == "next_functions":
         return [None if source is None else tuple(source._input_metadata[k].shape) for source, k in value]
-    if name == "_input_metadata":
-        return [(tuple(told.shape), told.dtype) for told in value]
     if name == "_input_metadata":
         return [(tuple(told.shape), told.dtype) for told in value]
     return _plain(value)

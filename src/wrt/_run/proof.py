@@ -162,15 +162,17 @@ def at_a_glance(
         return None
     if said is None:
         assert kept.joined is not None
-        off = np.einsum("kn,kn->n", numbers, kept.joined)  # no product is written down
-        one = np.abs(numbers[-1]).argmax()
-        top = float(np.add.reduce(np.abs(numbers[:-1, one] * kept.joined[:-1, one])))
+        said, off = numbers[-1], np.einsum("kn,kn->n", numbers, kept.joined)  # no product is written down
     else:
-        off = kept.sums(kept.weighted(numbers)) - said.reshape(-1)
-        top = float(np.maximum.reduce(np.abs(said), None))  # what is said of a column is never more than its size
-    worst = float(np.maximum.reduce(np.abs(off)))
-    if worst <= tolerance * LEAST * top < math.inf:  # little even for a small column, since one is as large as this
-        return Certificate("probe", worst / top, tolerance, "", True, probe)
+        said = said.reshape(-1)
+        off = kept.sums(kept.weighted(numbers)) - said
+    worst, told = float(np.maximum.reduce(np.abs(off))), np.abs(said)
+    largest = float(np.maximum.reduce(told))  # what is said of a column is never more than its size
+    if kept.joined is not None and not worst <= tolerance * LEAST * largest:
+        one = told.argmax()
+        largest = float(np.add.reduce(np.abs(numbers[: len(kept.weights), one] * kept.weights[:, one])))
+    if worst <= tolerance * LEAST * largest < math.inf:  # little even for a small column, since one is as large as this
+        return Certificate("probe", worst / largest, tolerance, "", True, probe)
     residual = of_own_size(off, kept.sums(np.abs(kept.weighted(passes))))
     return Certificate("probe", residual, tolerance, "", True, probe) if residual < math.inf else None
 

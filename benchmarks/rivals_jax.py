@@ -10,17 +10,26 @@ prove anything. `.sparse()` is a matrix of scipy, asdex's a BCOO: both are measu
 scipy too. Everybody was asked often enough before that nothing is left to compile. What depends on weights and seeds alone
 is done once by both: XLA folds constants, wrt keeps it between the halves of a program. Contenders take turns in an order
 of chance; a turn is some calls in a row after as many that are not counted, and the median over the turns is told. The
-clock is the time of all threads of the process: of a single call it tells little, since another thread does the work.
+clock is the time of the process, which keeps to one core and runs programs where they are called: handed to another
+thread, a program of some microseconds costs several times its own time, and idle threads wait by burning it. What is
+freed stays with the process: whether the system takes 16 MB back and hands them out anew decides by a factor of two, and
+by chance, whose dense answer comes first.
 "zeros" makes nothing but an array of the size of the dense answer: no dense answer can take less. Losses are printed like
 wins.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if sys.platform == "linux":
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # XLA starts as many threads as there are cores
+    for option, size in ((-3, 2**25), (-1, 2**30)):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+        getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(option, size)
 
 import argparse
 import json
@@ -293,6 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9)
     chosen = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     t = wrt.trace(lambda x: jnp.sin(x) * x, jnp.ones(3))  # what any first question in JAX pays is not the problem's
     (d(t.output) / d(t.inputs[0])).numpy()
     asdex.jacobian(lambda x: jnp.sin(x) * x, jnp.ones(3))(jnp.ones(3))

@@ -98,7 +98,7 @@ class Function:
             self.certificate = Certificate("none")
             return self._program(dense, proven=False)(leaves)
         found, proof = self._program(dense, proven=True)(leaves)
-        self.certificate = self._judged(*np.asarray(proof, np.float64))
+        self.certificate = self._judged(*np.asarray(proof).tolist())
         if self.certificate.passed:
             return found
         return self._otherwise(found, args, kwargs, dense=dense)

@@ -132,9 +132,10 @@ class Elsewhere:
             said = self._swept(lines.way, probe, leaves, batched=False)[0]
         weights = lines.weights.astype(swept.dtype)
         weighted = weights * swept
-        stray = jnp.where(weights == 0, jnp.abs(swept), 0).max()
-        size = jnp.maximum(jnp.abs(weighted).sum(0).max(), jnp.abs(said).max())
-        return _read(lines, dense, swept), jnp.stack([jnp.abs(weighted.sum(0) - said).max(), size, stray])
+        off = abs(weighted.sum(0) - said)
+        size = jnp.maximum(abs(weighted).sum(0), abs(said))
+        stray = jnp.where(weights == 0, abs(swept), 0).max(0)
+        return _read(lines, dense, swept), jnp.stack([off, size, stray]).max(1)
 
     def product(self, factors: Sequence[Factors]) -> Array:
         """J2 @ J1, or the sum of several such, in the shape of y and x."""

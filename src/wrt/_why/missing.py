@@ -51,7 +51,8 @@ def _stopped(question: Question) -> list[Finding]:
         if stop.node.id not in seen:
             seen.add(stop.node.id)
             found.append(stopped_at(question, stop))
-    found.sort(key=lambda finding: finding.cause not in REMOVABLE)  # stable: among equals the first in time
+    # Stable: among equals the first in time; but an earlier round of a loop lies outside the tape of the last one.
+    found.sort(key=lambda finding: (finding.cause not in REMOVABLE, finding.cause == "tape_closed"))
     fresh = _fresh_leaf(question, found[0])
     return [fresh, *found[1:]] if fresh is not None else found
 

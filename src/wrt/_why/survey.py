@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from wrt._core.evidence import Evidence
 from wrt._core.finding import Finding, Findings
@@ -45,7 +46,13 @@ def _one(evidence: Evidence, ys: list[int], x: int, passes: dict[int, object]) -
 
 
 def _groups(evidence: Evidence) -> Iterator[tuple[list[int], list[int]]]:
-    """Losses, and what they are to move: the parameters of the optimizer that steps next; without one, every leaf."""
+    """Losses, and what they are to move: what a tape was asked for; the parameters of the optimizer that steps next;
+    without either, every leaf."""
+    asked: Any = getattr(evidence, "asked", None)  # TensorFlow alone has tapes that are asked
+    groups = [] if asked is None else asked()
+    if groups:
+        yield from groups
+        return
     events = [e for e in evidence.events if e.kind == "step" or (e.kind == "backward" and e.words[:1] == ("adds",))]
     steps: dict[object, tuple[list[int], list[int]]] = {}  # of a loop, the last time round
     losses: list[int] = []

@@ -74,6 +74,22 @@ class TensorFlowEvidence:
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return self.followed.consumed(y)
 
+    def asked(self) -> list[tuple[list[int], list[int]]]:
+        """What the tapes of the user's own were asked for: losses, and what they are to move; of a loop, the last time."""
+        known = self.graph.tensors
+        last: dict[object, tuple[list[int], list[int]]] = {}
+        for tape in self.examined.recording.notes_for_why.tapes:
+            for one in tape.asked:
+                ys = [k for k in one.targets if k in known]
+                xs = [k for source in one.sources if (k := self._as_of(source, one.at)) in known]
+                if ys and xs:
+                    last[one.where] = (ys, xs)
+        return list(last.values())
+
+    def _as_of(self, tensor: int, at: int) -> int:
+        """The number that a tensor, or a variable that was written since, had after so many operations."""
+        return next(k for k in self.moments(self.log.number(tensor)) if k >= 0 or self.log.producer[k] < at)
+
     def unseen(self, y: int, x: int) -> list[Where | None]:
         """Where y takes what nobody saw being made: NumPy reads the memory of a tensor without asking anybody."""
         return [place(*spot) if spot else None for spot in arrays_from_outside(self.log, y, x)]
@@ -89,9 +105,10 @@ class TensorFlowEvidence:
     def value(self, tensor: int) -> Numbers | None:
         node = self.graph.producer(tensor)
         work = None if node is None else self.examined.work(node)
-        if node is not None and isinstance(work, Payload):
-            return _numbers(work.outputs[node.outputs.index(tensor) - len(node.outputs)])
-        return None
+        if node is None or not isinstance(work, Payload):
+            return None
+        made = [k for k in node.outputs if k >= 0]  # the others are variables, as they are since this operation
+        return _numbers(work.outputs[made.index(tensor)]) if tensor in made else None
 
     def saved(self, node: Node) -> dict[str, Numbers]:
         work = self.examined.work(node)

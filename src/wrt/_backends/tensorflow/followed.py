@@ -125,7 +125,7 @@ class Followed:
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         """A tape that answers once has answered for something else."""
         tape = self.tape
-        if tape is None or tape.persistent or not tape.asked or any(y in targets for _, targets, _ in tape.asked):
+        if tape is None or tape.persistent or not tape.asked or any(y in asked.targets for asked in tape.asked):
             return None
-        _, _, spot = tape.asked[0]
+        spot = tape.asked[0].where
         return (place(*spot) if spot else None), "this call uses the tape up, and it is not persistent"

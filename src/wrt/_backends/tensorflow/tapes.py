@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -17,6 +17,15 @@ from wrt._core.finding import Finding
 from wrt._core.where import Spot, place, spot
 
 Method = Callable[..., Any]
+
+
+class TapeAsked(NamedTuple):
+    """One `tape.gradient(targets, sources)`, after so many operations."""
+
+    at: int
+    targets: tuple[int, ...]
+    sources: tuple[int, ...]
+    where: Spot | None
 
 
 @dataclass(eq=False)
@@ -29,7 +38,7 @@ class UserTape:
     where: Spot | None
     stop: int | None = None
     watched: list[tuple[int, int, Spot | None]] = field(default_factory=list)  # operation, tensor, place
-    asked: list[tuple[int, tuple[int, ...], Spot | None]] = field(default_factory=list)  # operation, targets, place
+    asked: list[TapeAsked] = field(default_factory=list)
     pauses: list[tuple[int, int]] = field(default_factory=list)  # operations during which it was told not to look
 
     def covers(self, operation: int) -> bool:
@@ -102,19 +111,22 @@ class TapesFollowed:
         return watch
 
     def _gradient(self, original: Method) -> Method:
-        def gradient(tape: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
             known = _known(tape)
             if known is not None:
-                asked = tuple(self.number(t) for t in tf.nest.flatten(target))
-                known.asked.append((self.count(), asked, spot(sys._getframe(1))))
+                ys, xs = self._numbers(target), self._numbers(sources)
+                known.asked.append(TapeAsked(self.count(), ys, xs, spot(sys._getframe(1))))
             try:
-                return original(tape, target, *args, **kwargs)
+                return original(tape, target, sources, *args, **kwargs)
             except RuntimeError as error:
                 if known is not None and len(known.asked) > 1 and not known.persistent:
-                    _used_up(error, known.asked[0][2])
+                    _used_up(error, known.asked[0].where)
                 raise
 
         return gradient
+
+    def _numbers(self, tree: Any) -> tuple[int, ...]:
+        return tuple(self.number(tensor) for tensor in tf.nest.flatten(tree) if tensor is not None)
 
     def _stop_recording(self, original: Method) -> Method:
         @contextmanager

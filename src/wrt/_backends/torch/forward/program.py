@@ -47,16 +47,17 @@ class Program:
         Raises NoRule where a node turns out to be another than its rule is for.
         """
         slots: list[Tensor | None] = list(tangents)
-        with torch.no_grad():
-            for step in self.steps:
-                moved = [None if slot is None else slots[slot] for slot in step.inputs]
-                still = all(t is None for t in moved)
-                try:
-                    slots.append(None if still else step.rule(step.node, moved, step.shape))
-                except (RuntimeError, IndexError, TypeError) as error:  # freed or changed since, or saved in another way
-                    raise NoRule(str(error)) from error
-                for slot in step.spent:
-                    slots[slot] = None
+        everything_moves = not any(t is None for t in tangents)
+        with torch.set_grad_enabled(False):
+            try:
+                for rule, node, shape, inputs, spent in self.steps:
+                    moved = [None if slot is None else slots[slot] for slot in inputs]
+                    moves = everything_moves or any(t is not None for t in moved)
+                    slots.append(rule(node, moved, shape) if moves else None)
+                    for slot in spent:
+                        slots[slot] = None
+            except (RuntimeError, IndexError, TypeError) as error:  # freed or changed since, or saved in another way
+                raise NoRule(str(error)) from error
         return slots[-1]
 
 

@@ -84,3 +84,20 @@ def test_why_of_a_variable_that_was_written_since() -> None:
             y = tf.reduce_sum(v * v)
         v.assign_sub(tape.gradient(y, v))
     assert not wrt.why(y, v)
+
+
+def test_a_jacobian_of_the_users_own_is_no_alarm() -> None:
+    v = tf.Variable([[1.0, 2.0]])
+    with wrt.record() as t:
+        with tf.GradientTape(persistent=True) as tape:
+            y = v * v
+        tape.jacobian(y, v)
+        tape.batch_jacobian(y, v)
+    assert not t.why()
+
+
+def test_the_constant_that_a_variable_is_made_of_is_no_alarm() -> None:
+    with wrt.record() as t:
+        v = tf.Variable([1.0, 2.0])
+        _ = tf.reduce_sum(v**2)
+    assert not t.why()

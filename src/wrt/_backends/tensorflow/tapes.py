@@ -75,6 +75,8 @@ class TapesFollowed:
         return {
             "watch": self._watch,
             "gradient": self._gradient,
+            "jacobian": self._jacobian,
+            "batch_jacobian": self._jacobian,
             "stop_recording": self._stop_recording,
         }
 
@@ -112,10 +114,7 @@ class TapesFollowed:
 
     def _gradient(self, original: Method) -> Method:
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-            known = _known(tape)
-            if known is not None:
-                ys, xs = self._numbers(target), self._numbers(sources)
-                known.asked.append(TapeAsked(self.count(), ys, xs, spot(sys._getframe(1))))
+            known = self._note(tape, target, sources, sys._getframe(1))
             try:
                 return original(tape, target, sources, *args, **kwargs)
             except RuntimeError as error:
@@ -124,6 +123,20 @@ class TapesFollowed:
                 raise
 
         return gradient
+
+    def _jacobian(self, original: Method) -> Method:
+        def jacobian(tape: Any, target: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+            self._note(tape, target, source, sys._getframe(1))
+            return original(tape, target, source, *args, **kwargs)
+
+        return jacobian
+
+    def _note(self, tape: Any, target: Any, sources: Any, frame: FrameType) -> UserTape | None:
+        known = _known(tape)
+        if known is not None:
+            asked = TapeAsked(self.count(), self._numbers(target), self._numbers(sources), spot(frame))
+            known.asked.append(asked)
+        return known
 
     def _numbers(self, tree: Any) -> tuple[int, ...]:
         return tuple(self.number(tensor) for tensor in tf.nest.flatten(tree) if tensor is not None)

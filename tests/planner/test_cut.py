@@ -11,7 +11,9 @@ from tests.planner.problems import row_loop
 from wrt import d
 from wrt._backends.torch.live import LiveRecord
 from wrt._core.flow import Flow
+from wrt._planner import cost
 from wrt._planner.narrow import narrowest, waists
+from wrt._run import planned, unplanned
 
 
 def network(*widths: int) -> torch.nn.Sequential:
@@ -166,3 +168,21 @@ def test_the_narrowest_set_is_the_least_of_all_sets_that_cut(data):
             assert found is not None
             assert set(found) in sets
             assert sum(sizes[k] for k in found) == least
+
+
+@pytest.mark.parametrize(("quick", "strategy"), [(1.0, "direct"), (3e-4, "cut")])
+def test_a_waist_is_looked_for_where_samples_would_take_too_long(monkeypatch, quick, strategy):
+    """A sweep that is over before samples would be: the graph tells without a pass, unless even that is not worth it."""
+    monkeypatch.setattr(planned, "QUICK", quick)
+    wide = torch.randn(500, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(500, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    y = wide @ torch.tanh(wide.T @ x / 9)
+    for _ in range(9):
+        y = torch.sin(y)
+    monkeypatch.setattr(planned.Planned, "_glanced", lambda self: False)
+    monkeypatch.setattr(unplanned, "_over_at_a_glance", lambda *given: False)
+    monkeypatch.setattr(cost, "cheapest", lambda *given: 2e-4 if min(given[2:]) > 4 else 1e-5)
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-11)
+    assert J.explain().strategy == strategy
+    assert not any("sampled" in step.what for step in J.explain().steps)

@@ -45,6 +45,7 @@ SPARSE = 0.15  # of a typical row that may be nonzero for it
 SUMMED = 31  # the seed of the weights of sums of rows: others than those of the proof
 QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone,
 FAR = 2.0  # and times as many on a device: samples are looked at on the host, and tables made there have to travel
+AT_HAND = 0.3  # of those that are left alone where the graph alone would tell: nothing has to be swept to look at it
 
 
 def worth_planning(ask: Ask) -> bool:
@@ -62,10 +63,14 @@ def quick(ask: Ask) -> float:
 
 def too_quick(ask: Ask, flow: Flow | None) -> bool:
     """Whether a direct sweep is expected to be over before planning could gain anything."""
+    return expected_seconds(ask, flow) < quick(ask)
+
+
+def expected_seconds(ask: Ask, flow: Flow | None) -> float:
+    """What a direct sweep takes, as far as the graph tells."""
     if flow is None:
-        return False
-    passed = flow.between(frozenset({0}), frozenset(flow.xs))
-    return cost.cheapest(flow, passed, ask.m, ask.n) < quick(ask)
+        return math.inf
+    return cost.cheapest(flow, flow.between(frozenset({0}), frozenset(flow.xs)), ask.m, ask.n)
 
 
 def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
@@ -146,8 +151,12 @@ class Planned:
         return bool(operations * each < quick(self.ask))
 
     @cached_property
+    def _seconds(self) -> float:
+        return expected_seconds(self.ask, self.flow)
+
+    @property
     def too_quick(self) -> bool:
-        return too_quick(self.ask, self.flow)
+        return self._seconds < quick(self.ask)
 
     @cached_property
     def _direct(self) -> Direct:
@@ -155,14 +164,13 @@ class Planned:
 
     def _candidates(self) -> Iterator[Plan]:
         """Plans that may pay, the most promising first; sampling rows costs passes, looking at the graph does not."""
-        if self.too_quick:
-            return
-        if self.flow is not None:
+        at_hand = quick(self.ask) * (1.0 if self.ask.accelerated else AT_HAND)
+        if self.flow is not None and self._seconds >= at_hand:
             through = cut(self.flow, self.ask.m, self.ask.n)
             if through is not None:
                 yield through
-            if self.flow.mixed:
-                return
+        if self.too_quick or (self.flow is not None and self.flow.mixed):
+            return
         can_push = bool(self.linear.push_rungs)
         told = self.flow if self.flow is not None else self.linear
         push_cost = getattr(told, "push_cost", math.inf) if can_push else math.inf

@@ -146,6 +146,19 @@ def test_a_wrong_batching_rule_is_found():
         jac(one)
 
 
+def test_what_cannot_be_pushed_above_the_waist_is_pulled_all_the_way():
+    @jax.custom_vjp
+    def only_backwards(x):
+        return jnp.sin(x)
+
+    only_backwards.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (jnp.cos(x) * g,))
+    f = lambda x: only_backwards(narrow(x))
+    here, one, _ = points((WIDE,))
+    jac = asked(f, here).function()
+    assert (jac.passes, jac.because) == (WIDE, "300 rows asked for, 300 columns")
+    np.testing.assert_allclose(jac(one), np.cos(narrow(one))[:, None] * narrow_jacobian(one), rtol=1e-9, atol=1e-12)
+
+
 def test_numbers_that_are_not_finite_are_the_engine_s():
     def f(x):
         return LAYERS[3] @ (LAYERS[2] @ jnp.sqrt(LAYERS[1] @ (LAYERS[0] @ x)))

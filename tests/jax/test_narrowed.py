@@ -93,3 +93,11 @@ def test_samples_that_narrow_one_by_one_share_their_passes_instead():
     _, J = asked_again(f, x)
     np.testing.assert_allclose(J.value, jax.jacrev(f)(x), rtol=1e-9, atol=1e-12)
     assert J.explain().strategy == "structured"
+
+
+def test_inside_a_transformation_it_is_a_constant(x):
+    t, J = asked_again(narrow, x)
+    inside = jax.jit(lambda a: (d(t.output) / d(t.inputs[0])).value * a)(2.0)
+    np.testing.assert_allclose(inside, 2 * narrow_jacobian(x), rtol=1e-10, atol=1e-13)
+    slope = jax.grad(lambda a: ((d(t.output) / d(t.inputs[0])).value * a).sum())(2.0)
+    np.testing.assert_allclose(slope, narrow_jacobian(x).sum(), rtol=1e-9)

@@ -198,7 +198,8 @@ def _narrowed(ask: Ask, elsewhere: Any) -> Route | None:
         sides.append((quickest(last, record.elsewhere(ask.y, value)), quickest(first, record.elsewhere(value, ask.x.values[0]))))
     way: Way = "pull" if elsewhere.takes("pull") else "push"
     weights = signs(ask.m if way == "pull" else ask.n)[0]
-    return Through(elsewhere, tuple(sides), way, weights, plan.because, tolerance(ask))
+    found = Through(elsewhere, tuple(sides), way, weights, plan.because, tolerance(ask))
+    return found if found.passes <= plan.passes else None  # a side that cannot be swept along its shorter way
 
 
 def _apart(flow: Flow, tensors: tuple[int, ...]) -> bool:

@@ -11,13 +11,14 @@ import wrt
 from tests.jax._narrow import LAYERS, WIDE, narrow, narrow_jacobian
 from tests.jax._wrong_batch import doubled
 from wrt import d
-from wrt._backends.jax import segment, sweep
+from wrt._backends.jax import later, segment, sweep
 from wrt._backends.jax.later import FEW
 
 
 @pytest.fixture(autouse=True)
-def in_double_precision(planned_from_the_start):
+def in_double_precision(planned_from_the_start, monkeypatch):
     segment.compiled.cache_clear()  # nobody has asked about these stretches before
+    monkeypatch.setattr(later, "ENOUGH", float("inf"))  # on a busy machine a first answer takes longer
     with jax.enable_x64(True):
         yield
 

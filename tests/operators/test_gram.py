@@ -10,6 +10,7 @@ import wrt
 from tests.operators._problems import SHAPES, matrix, network, stencil
 from tests.operators.test_operator import counted, swept
 from wrt import d
+from wrt._operators import gram
 from wrt._operators.gram import Gram
 from wrt._run import products
 from wrt.errors import TooLarge
@@ -112,6 +113,34 @@ def test_through_a_waist_neither_the_product_nor_its_diagonal_needs_all_rows(
         np.testing.assert_allclose(found, truth if form == "value" else np.diag(truth), rtol=1e-10, atol=1e-14)
         assert G.passes == 11
         assert G.certificate
+
+
+BATCHES = {
+    "one network for each sample": lambda x: torch.tanh(x @ weights(9, 7)),
+    "samples along the last axis": lambda x: torch.tanh(weights(6, 9) @ x.T) ** 2,
+    "two axes of samples": lambda x: torch.sin(x.reshape(5, 6, 9)) @ weights(9, 4),
+    "each number alone": lambda x: torch.exp(x) + 1,
+}
+
+
+def weights(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("side", ["x", "y"])
+@pytest.mark.parametrize("name", BATCHES)
+def test_samples_that_do_not_mix_are_multiplied_one_by_one(
+    name: str, side: str, planned_from_the_start: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gram, "_product", None)  # no sparse matrix is needed
+    x = torch.randn(30, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(4)).requires_grad_()
+    for _ in range(2):  # cold, then warm
+        y = BATCHES[name](x)
+        J = matrix(y, x)
+        G = (d(y) / d(x)).gram() if side == "x" else (d(y) / d(x)).T.gram()
+        truth = J.T @ J if side == "x" else J @ J.T
+        np.testing.assert_allclose(G.numpy().reshape(truth.shape), truth, rtol=1e-11, atol=1e-12)
+    assert G.passes <= 11
 
 
 def test_a_leaf_of_a_tree_uses_the_shared_passes(swept: Counter[str]) -> None:

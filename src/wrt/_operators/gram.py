@@ -18,6 +18,7 @@ from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate, Report
 from wrt._operators.linear_map import Fold, LinearMap
 from wrt._operators.vectors import columns_of
+from wrt._run import blocks
 from wrt._run.compressed import Passes
 from wrt._run.factored import Factors
 from wrt._run.memory import fits, refuse_bytes
@@ -112,7 +113,7 @@ class Gram:
             return self._of_rows(lines)
         found = in_fewer_passes(self._ask, self.report)
         if isinstance(found, Passes):
-            return self._arrays.from_numpy(_product(found.sparse(), self._over).toarray(), self._ask.x.values[0])
+            return self._of_passes(found)
         if isinstance(found, Factors):
             return self._of_factors(found)
         whole = small_block(self._ask, self.report)
@@ -123,6 +124,15 @@ class Gram:
         arrays, flat = self._arrays, self._arrays.reshape(rows, (self._ask.m, self._ask.n))
         turned = arrays.transpose(_conjugate(self._ask, flat))
         return arrays.matmul(turned, flat) if self._over == "x" else arrays.matmul(flat, turned)
+
+    def _of_passes(self, found: Passes) -> Array:
+        """Blocks are multiplied as blocks, everything else as a sparse matrix."""
+        compression = found.plan.compression
+        plain = found.extras is None and found.plan.columns is None and hasattr(self._arrays, "contract")
+        if plain and blocks.layout(compression) is not None:
+            whole = blocks.from_passes(self._ask, compression, found.array)
+            return blocks.dense(self._arrays, blocks.with_itself(self._arrays, whole, self._over))
+        return self._arrays.from_numpy(_product(found.sparse(), self._over).toarray(), self._ask.x.values[0])
 
     def _of_factors(self, found: Factors) -> Array:
         return self._arrays.matmul(*self._halves(found))

@@ -45,6 +45,7 @@ SPARSE = 0.15  # of a typical row that may be nonzero for it
 SUMMED = 31  # the seed of the weights of sums of rows: others than those of the proof
 QUICK = 2e-3  # seconds of a direct sweep that planning leaves alone,
 FAR = 2.0  # and times as many on a device: samples are looked at on the host, and tables made there have to travel
+SIFT = 4e-9  # seconds for each number of a dense answer that is brought to the host and sifted for nonzeros
 AT_HAND = 0.3  # of those that are left alone where the graph alone would tell: nothing has to be swept to look at it
 
 
@@ -73,6 +74,11 @@ def expected_seconds(ask: Ask, flow: Flow | None) -> float:
     return cost.cheapest(flow, flow.between(frozenset({0}), frozenset(flow.xs)), ask.m, ask.n)
 
 
+def sifted_key(ask: Ask) -> Hashable:
+    """Where a plan for nonzeros is remembered, if all of J is swept directly."""
+    return warm.key_of(ask), "nonzeros"
+
+
 def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
     """The (m, n) block by the best plan; None where only a direct sweep is left."""
     patch = sweep_cone(ask, linear, report) if may_be_local(ask) else None
@@ -87,9 +93,10 @@ def planned_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
 class Planned:
     """One question on its way through the strategies."""
 
-    def __init__(self, ask: Ask, linear: Linear, report: Report, *, dense: bool = False) -> None:
+    def __init__(self, ask: Ask, linear: Linear, report: Report, *, dense: bool = False, sifted: bool = False) -> None:
         self.ask = ask
         self.dense = dense
+        self.sifted = sifted  # nonzeros are asked for: of a direct sweep they would have to be picked out on the host
         self.linear = linear
         self.report = report
         self.sweeps = Sweeps(ask, linear, report)
@@ -125,6 +132,9 @@ class Planned:
     def in_fewer_passes(self) -> Passes | Factors | None:
         """A proven answer in fewer passes than rows or columns; None where there is none."""
         plan = warm.recall(self.key)
+        if self.sifted and (isinstance(plan, Direct) or (plan is None and self.too_quick)):
+            self.key = sifted_key(self.ask)  # what is best for all of J need not be for its nonzeros
+            plan = warm.recall(self.key)
         if plan is not None and not isinstance(plan, (Direct, Chain, Sum)):
             found = self._tried(plan, known=True)
             if found is not None:
@@ -169,7 +179,8 @@ class Planned:
             through = cut(self.flow, self.ask.m, self.ask.n)
             if through is not None:
                 yield through
-        if self.too_quick or (self.flow is not None and self.flow.mixed):
+        sifting = SIFT * self.ask.m * self.ask.n if self.sifted else 0.0
+        if self._seconds + sifting < quick(self.ask) or (self.flow is not None and self.flow.mixed):
             return
         can_push = bool(self.linear.push_rungs)
         told = self.flow if self.flow is not None else self.linear

@@ -30,7 +30,7 @@ from wrt._run.factored import Factors
 from wrt._run.heap import Heap
 from wrt._run.memory import SMALL, Growing, answer_bytes
 from wrt._run.options import current
-from wrt._run.planned import Planned, worth_planning
+from wrt._run.planned import Planned, sifted_key, worth_planning
 from wrt._run.straight import straight
 from wrt._run.sweeps import Sweeps
 from wrt._run.tally import IN_THE_BATCH
@@ -259,7 +259,7 @@ def diagonal(ask: Ask, report: Report) -> Array:
 
 def sparse(ask: Ask, report: Report) -> csr_array:
     """The nonzeros: from rows swept together where a structure shows, otherwise chunk by chunk."""
-    found = in_fewer_passes(ask, report)
+    found = in_fewer_passes(ask, report, sifted=True)
     if isinstance(found, Passes):
         return found.sparse()
     if execute.is_identity(ask):
@@ -283,14 +283,19 @@ def sparse(ask: Ask, report: Report) -> csr_array:
     return csr_array(vstack(blocks, format="csr"))
 
 
-def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
-    """A compressed or factored answer; None where there is none, or where not all of it is finite."""
+def in_fewer_passes(ask: Ask, report: Report, *, sifted: bool = False) -> Passes | Factors | None:
+    """A compressed or factored answer; None where there is none, or where not all of it is finite.
+
+    `sifted`: all of J would have to be looked through for its nonzeros otherwise.
+    """
     known = again(ask.y, ask.rows, ask.x, PASSES)
     if known is not None:
         report.take(known.report)
         found: Passes = known.shaped
         return found
     plan = warm.recall(warm.key_of(ask)) if min(ask.m, ask.n) >= FEWEST else None
+    if sifted and not isinstance(plan, Compressed):
+        plan = warm.recall(sifted_key(ask))
     if isinstance(plan, Compressed) and (passes := straight(ask, plan, report)) is not None:
         return passes
     if not worth_planning(ask) or execute.is_identity(ask):
@@ -300,7 +305,7 @@ def in_fewer_passes(ask: Ask, report: Report) -> Passes | Factors | None:
     for side in execute.meanings(ask.x):
         if all(map(record.has_history, side.values)):
             narrowed = ask if side is ask.x else replace(ask, x=side)
-            planned = Planned(narrowed, record.linear(ask.y, side.values), report).in_fewer_passes()
+            planned = Planned(narrowed, record.linear(ask.y, side.values), report, sifted=sifted).in_fewer_passes()
             if planned is not None and planned.finite:
                 return planned
     return None

@@ -214,7 +214,7 @@ def measure(problem: Problem, rounds: int) -> Row:
     }
     if problem.sparse:
         ready["wrt, sparse"] = lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).sparse().data
-    ready["zeros"] = jax.jit(lambda: jnp.zeros(J.shape, "float32"))
+    ready["zeros"] = jax.jit(lambda: jnp.zeros(J.size, "float32"))
     function = J.function()
     makers: dict[str, Callable[[], Network]] = {"wrt, function": lambda: function}
     makers["wrt, jit(function)"] = lambda: jax.jit(function)

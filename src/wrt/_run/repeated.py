@@ -52,8 +52,8 @@ def _passes(found: Passes, program: Any) -> Callable[[], Passes]:
 def _nonzeros(found: Passes, program: Any) -> Callable[[], csr_array]:
     """Of the entries that were proven not to be zero."""
     entries, pattern = _alive(found)
-    run, numpy = _made(found, program, entries), found.ask.y.record.backend.arrays.numpy
-    return lambda: like(pattern, numpy(run()).copy())  # memory that the user may write to
+    run = _made(found, program, entries)
+    return lambda: like(pattern, np.array(run()))  # a copy: memory that the user may write to
 
 
 FORMS: dict[Form, Callable[[Passes, Any], Callable[[], Any]]] = {DENSE: _dense, PASSES: _passes, SPARSE: _nonzeros}

@@ -9,6 +9,7 @@ from types import CodeType, TracebackType
 from wrt._core.finding import Finding, Findings
 from wrt._core.where import Where, place, user_files
 from wrt._why.cause import causes
+from wrt._why.lost import lost
 from wrt.errors import WrtError
 
 
@@ -19,11 +20,15 @@ def raised(error: BaseException) -> Findings:
     where = _where(error.__traceback__)
     if isinstance(carried, Finding):
         return Findings((carried,), _title(error))
+    found_there = lost(*error.without_history) if hasattr(error, "without_history") else ()
+    if found_there:
+        return Findings(found_there, _title(error))
     for cause in causes().values():
         if any(re.search(pattern, said, re.IGNORECASE) for pattern in cause.raised):
             where = _inside_function(error.__traceback__, cause.slug) or where
             words = f"{type(error).__name__}: {said.strip().splitlines()[0][:160]}"
-            found = Finding(cause.slug, cause.means, where, where is not None, words, cause.remedy.replace("{x}", "x"))
+            known = where is not None and cause.slug != "not_requires_grad"  # it may be a line before, which nobody recorded
+            found = Finding(cause.slug, cause.means, where, known, words, cause.remedy.replace("{x}", "x"))
             return Findings((found,), _title(error))
     chained = error.__cause__ or error.__context__
     return raised(chained) if chained is not None else Findings((), _title(error))

@@ -9,17 +9,14 @@ from typing import Any
 from wrt._core.evidence import Evidence
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph
-from wrt._why.cause import key
 from wrt._why.doubt import doubtful
+from wrt._why.leaves import leaves
 from wrt._why.question import Question, spoken
 from wrt._why.why import examine
 
 MOST = 200
 EXPECTED = frozenset(["not_requires_grad", "not_indexed", "mask", "invariant_output", "tie_subgradient"])
 """Right answers to a question that nobody asked: frozen layers, rows that are not in the batch, a bias before a norm."""
-
-FIRST_VALUE = key("AssignVariableOp")
-"""What TensorFlow does with the constant that a variable is made of: the variable is what is trained."""
 
 
 def survey(evidence: Evidence) -> Findings:
@@ -71,7 +68,7 @@ def _groups(evidence: Evidence) -> Iterator[tuple[list[int], list[int]]]:
         return
     ys = list(dict.fromkeys(losses)) or _results(evidence.graph)
     if ys:
-        yield ys, _leaves(evidence)
+        yield ys, leaves(evidence)
 
 
 def _results(graph: Graph) -> list[int]:
@@ -81,18 +78,3 @@ def _results(graph: Graph) -> list[int]:
     used = {k for node in graph.nodes for k in node.inputs}
     ends = [k for node in graph.nodes for k in node.outputs if k not in used and "float" in graph.tensors[k].dtype]
     return ends[-1:]
-
-
-def _leaves(evidence: Evidence) -> list[int]:
-    """Tensors that were made to have a gradient, as they are last."""
-    graph = evidence.graph
-    last = {evidence.moments(k)[-1]: k for k in graph.tensors}
-    first_values = {k for node in graph.nodes if key(node.op) == FIRST_VALUE for k in node.inputs}
-    used = {k for node in graph.nodes if key(node.op) != FIRST_VALUE for k in node.inputs}
-    found = []
-    for tensor in graph.tensors.values():
-        node = graph.producer(tensor.id)
-        made = node is None or not node.inputs or node.op.startswith("Parameter")
-        if made and tensor.requires_grad and (tensor.id in used or tensor.id not in first_values):
-            found.append(last.get(tensor.id, tensor.id))
-    return found

@@ -24,6 +24,8 @@ from wrt._core.where import place, spot, user_files
 
 MODULE_HOOKS = ("register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook")
 
+NO_HISTORY = "does not require grad and does not have a grad_fn"
+
 
 class Events:
     """The events of one recording, in order; `freed` are autograd nodes that torch alone would have emptied."""
@@ -163,7 +165,13 @@ def backwards() -> Undo:
             return original(roots, seeds, retain, create, inputs, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             recording.events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
-        return original(roots, seeds, True, create, inputs, *args, **kwargs)
+        try:
+            return original(roots, seeds, True, create, inputs, *args, **kwargs)
+        except RuntimeError as error:
+            values = recording.events.noted[-1].values
+            if NO_HISTORY in str(error) and values:
+                error.without_history = recording, values[0]  # type: ignore[attr-defined]  # for `why(error)`
+            raise
 
     def undo() -> None:
         torch.autograd._engine_run_backward = original

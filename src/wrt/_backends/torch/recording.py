@@ -304,7 +304,11 @@ class TorchRecording(LiveRecord):
         if operation is not None:
             spot = self.listener.operation(operation).spot
             return place(*spot) if spot else None
-        found = self.names.of(entry)
+        return self.bound_at(entry.number)
+
+    def bound_at(self, number: int) -> Where | None:
+        """The line that first gave a tensor of the graph a name."""
+        found = self.names.of(self.listener.values[number])
         return found[0].where if found else None
 
     def line_of(self, node: Any) -> Where | None:

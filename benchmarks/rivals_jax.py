@@ -14,7 +14,7 @@ clock is the time of the process, which keeps to one core and runs programs wher
 thread, a program of some microseconds costs several times its own time, and idle threads wait by burning it. What is
 freed stays with the process: whether the system takes 16 MB back and hands them out anew decides by a factor of two, and
 by chance, whose dense answer comes first.
-"zeros" makes nothing but an array of the size of the dense answer: no dense answer can take less. Losses are printed like
+"zeros alone" makes nothing but an array of the size of the dense answer: no dense answer can take less. Losses are printed like
 wins.
 """
 
@@ -214,7 +214,7 @@ def measure(problem: Problem, rounds: int) -> Row:
     }
     if problem.sparse:
         ready["wrt, sparse"] = lambda: (d(kept["t"].output) / d(kept["t"].inputs[0])).sparse().data
-    ready["zeros"] = jax.jit(lambda: jnp.zeros(J.size, "float32"))
+    ready["zeros alone"] = jax.jit(lambda: jnp.zeros(J.size, "float32"))
     function = J.function()
     makers: dict[str, Callable[[], Network]] = {"wrt, function": lambda: function}
     makers["wrt, jit(function)"] = lambda: jax.jit(function)

@@ -6,7 +6,10 @@ import torch
 
 from tests.planner.problems import row_loop
 from wrt import d
+from wrt._backends.torch import arrays
 from wrt._backends.torch.sweep import TorchLinear
+from wrt._run.compressed import guess_tolerance
+from wrt._run.proof import LEAST, least
 
 pytestmark = pytest.mark.usefixtures("planned_from_the_start")
 
@@ -66,8 +69,6 @@ def test_single_precision_is_mended_too():
 
 
 def test_the_tolerance_grows_with_the_operations_on_the_way():
-    from wrt._run.compressed import guess_tolerance
-
     y, x = asked([])
     ask = (d(y) / d(x)).ask
     assert guess_tolerance(ask, 10) < guess_tolerance(ask, 1000) < 1e-11
@@ -86,8 +87,11 @@ def uneven(stray, large, n=400, seed=0):
     return y, x
 
 
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("large", [1.0, 1e4, 2e5])
-def test_a_column_is_held_to_its_own_size_not_to_the_largest(large):
+def test_a_column_is_held_to_its_own_size_not_to_the_largest(large, many, monkeypatch):
+    if many:
+        monkeypatch.setattr(arrays, "LARGE", 64)  # so that 400 columns are more numbers than NumPy looks at
     for seed in range(4):  # cold, then warm
         y, x = uneven(1.0, large, seed=seed)
         J = d(y) / d(x)
@@ -97,9 +101,12 @@ def test_a_column_is_held_to_its_own_size_not_to_the_largest(large):
         assert (d(y) / d(x)).sparse()[137, 250] == 1.0
 
 
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("count", [5, 200])
-def test_roundoff_of_what_cancelled_in_small_columns_is_no_alarm(count):
+def test_roundoff_of_what_cancelled_in_small_columns_is_no_alarm(count, many, monkeypatch):
     """Their entries are what is left of much larger numbers. A few are pushed alone, and seen to be right."""
+    if many:
+        monkeypatch.setattr(arrays, "LARGE", 64)
     n = 400
     small = torch.arange(n) % (n // count) == 0
     scale, away = torch.where(small, 1.0, 1e4), torch.where(small, 3e5, 0.0)
@@ -112,6 +119,13 @@ def test_roundoff_of_what_cancelled_in_small_columns_is_no_alarm(count):
         assert (told.strategy, told.fallbacks) == ("structured", ())
         assert any(step.what == "columns that did not fit" for step in told.steps) == (count == 5)
         assert J.certificate
+
+
+def test_half_precision_is_held_to_the_largest_column():
+    """So few of its roundings are allowed that every small column would be in doubt."""
+    for dtype, share in ((torch.float64, LEAST), (torch.float32, LEAST), (torch.float16, 1.0), (torch.bfloat16, 1.0)):
+        y, x = asked([], dtype=dtype)
+        assert least(guess_tolerance((d(y) / d(x)).ask)) == share
 
 
 def test_columns_that_nobody_can_push_are_held_to_the_largest(monkeypatch):

@@ -45,7 +45,8 @@ def test_columns_are_summed_up_as_the_probe_of_the_matrix(name, planned_from_the
         assert proof.compare_numbers(ask, plan, passes, sums, way, 1e-14)
     found, said = torch.from_numpy(passes), torch.from_numpy(expected[None])
     assert proof.compare(ask, plan, found, said, 1e-12)
-    assert proof._looked_at(ask, plan, found, said).residual < 1e-14
+    assert proof.as_a_whole(ask, plan, found, said, 1e-12).residual < 1e-14
+    assert proof._by_columns(ask, plan, found, said, 1e-12, "").residual < 1e-13
     if plan.way == "pull":  # the probe as the last row
         assert proof.compare(ask, plan, torch.cat([found, said]), None, 1e-12)
 

@@ -20,7 +20,7 @@ from wrt._run.certify import probe_of, seed_of, signs
 from wrt._run.heap import give_back
 from wrt._run.mended import Extras, mend, push_alone
 from wrt._run.options import current
-from wrt._run.proof import KEPT, as_a_whole, compare
+from wrt._run.proof import COARSE, KEPT, as_a_whole, compare
 from wrt._run.rows import KEEP, filled, filled_there
 from wrt._run.sweeps import FEW, Sweeps
 from wrt._run.tables import written_out
@@ -293,4 +293,4 @@ def allowed(ask: Ask, plan: Compressed, operations: int) -> float:
 def guess_tolerance(ask: Ask, operations: int = TYPICAL) -> float:
     """What a right guess may differ by: roundoff of one pass through so many operations, not of a wrong entry."""
     epsilon = max(ask.y.record.backend.arrays.precision(v) for v in (ask.y, *ask.x.values))
-    return min(0.05, epsilon * SLACK * (TYPICAL + operations))
+    return min(COARSE, epsilon * SLACK * (TYPICAL + operations))

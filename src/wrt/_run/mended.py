@@ -18,7 +18,7 @@ from wrt._core.plan import Compressed
 from wrt._core.protocol import Array, CannotBatch
 from wrt._core.report import Certificate
 from wrt._run.certify import signs
-from wrt._run.proof import LEAST
+from wrt._run.proof import least
 from wrt._run.sweeps import Sweeps
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def mend(
     said = arrays.numpy(expected).reshape(-1)
     off, size = _residuals(passes, owner, signs(ask.m)[0], said)
     scale = max(float(size.max(initial=0.0)), float(np.abs(said).max(initial=0.0)))
-    allowed = held.tolerance * np.maximum(size, LEAST * scale)
+    allowed = held.tolerance * np.maximum(size, least(held.tolerance) * scale)
     columns = np.flatnonzero(~(off <= allowed) | ((passes != 0) & (owner < 0)).any(0))
     if not 0 < len(columns) <= min(MOST, SHARE * ask.n) or not np.isfinite(scale):
         return None

@@ -27,6 +27,7 @@ KEPT = ("weights", "free", "columns", "lines", "at hand, pull", "at hand, push")
 """What a plan keeps for its next proof; the lines behind its slots, until somebody has placed them."""
 
 LEAST = 1 / 32  # of the largest column, which a smaller one is held to: what cancelled on the way left its roundoff
+COARSE = 0.05  # the most that is ever allowed: so few roundings of half precision and TF32 that they are held to the largest
 
 Numbers = npt.NDArray[Any]
 
@@ -36,25 +37,37 @@ def compare(
 ) -> Certificate:
     """Whether the passes agree with what the engine said of the probe (None: it is their last row); `probe` tells how.
 
-    Each column is held to its own size where NumPy sees the numbers, to that of the largest elsewhere.
+    Each column is held to its own size where the host sees the numbers, to that of the largest elsewhere.
     """
     look = getattr(ask.y.record.backend.arrays, "at_hand", None)
     brought = None if look is None else look(found) if expected is None else look(found, expected)
+    held = None
     if brought is not None:
         held = at_a_glance(ask, plan, brought[0], None if expected is None else brought[1], tolerance, probe)
-        if held is not None:
-            return held
-    return as_a_whole(ask, plan, found, expected, tolerance, probe)
+    elif look is not None and not ask.accelerated:
+        held = _by_columns(ask, plan, found, expected, tolerance, probe)
+    return as_a_whole(ask, plan, found, expected, tolerance, probe) if held is None else held
 
 
 def as_a_whole(
     ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float, probe: str = ALONE
 ) -> Certificate:
     """The same by the size of the largest column, wherever the arrays live and whatever is in them."""
-    if expected is None:
-        found, expected = found[:-1], found[-1:]
-    held = _looked_at(ask, plan, found, expected)
+    held = verdict(ask, *_summed_up(ask, plan, found, expected))
     return Certificate("probe", math.inf if held.words else held.residual, tolerance, held.words, held.finite, probe)
+
+
+def _by_columns(
+    ask: Ask, plan: Compressed, found: Array, expected: Array | None, tolerance: float, probe: str
+) -> Certificate | None:
+    """The same by the size of each column, of more numbers than NumPy is quick with; None where that says nothing."""
+    arrays = ask.y.record.backend.arrays
+    got, said, size, stray = _summed_up(ask, plan, found, expected)
+    if stray is not None and arrays.largest(arrays.abs(stray)) != 0:  # a NaN is not zero either
+        return None
+    with np.errstate(invalid="ignore"):  # what is infinite both ways is left to others
+        residual = _of_own_size(arrays.numpy(got) - arrays.numpy(said), arrays.numpy(size), least(tolerance))
+    return Certificate("probe", residual, tolerance, "", True, probe) if residual < math.inf else None
 
 
 def compare_numbers(
@@ -74,17 +87,23 @@ def compare_numbers(
     return Certificate("probe", residual / scale, tolerance, finite=True)
 
 
-def _looked_at(ask: Ask, plan: Compressed, found: Array, expected: Array) -> Certificate:
-    """By the arrays of the backend, wherever they live, and whatever is in them."""
+def _summed_up(
+    ask: Ask, plan: Compressed, found: Array, expected: Array | None
+) -> tuple[Array, Array, Array, Array | None]:
+    """Of each column what the passes say of the probe, what the engine said, and its size; and what must be zero.
+
+    By the arrays of the backend, wherever they live.
+    """
     arrays, compression = ask.y.record.backend.arrays, plan.compression
+    if expected is None:
+        found, expected = found[:-1], found[-1:]
     boxed = arrays.reshape(found, compression.box)
     weights = arrays.cast_like(_weights(ask, plan), boxed)  # what is pushed has y's precision
     weighted = arrays.reshape(weights * boxed, (compression.passes, compression.width))
     nobodys = plan.kept["free"]
     stray = None if nobodys is None else arrays.only(boxed, nobodys)
     got, size = (_by_column(ask, plan, one) for one in (weighted, arrays.abs(weighted)))
-    expected = arrays.reshape(expected, arrays.shape(got))
-    return verdict(ask, got, expected, size, stray)
+    return got, arrays.reshape(expected, arrays.shape(got)), size, stray
 
 
 def _weights(ask: Ask, plan: Compressed) -> Array:
@@ -168,21 +187,27 @@ def at_a_glance(
         off = kept.sums(kept.weighted(numbers)) - said
     worst, told = float(np.maximum.reduce(np.abs(off))), np.abs(said)
     largest = float(np.maximum.reduce(told))  # what is said of a column is never more than its size
-    if kept.joined is not None and not worst <= tolerance * LEAST * largest:
+    allowed = tolerance * least(tolerance)
+    if kept.joined is not None and not worst <= allowed * largest:
         one = told.argmax()
         largest = float(np.add.reduce(np.abs(numbers[: len(kept.weights), one] * kept.weights[:, one])))
-    if worst <= tolerance * LEAST * largest < math.inf:  # little even for a small column, since one is as large as this
+    if worst <= allowed * largest < math.inf:  # little even for a small column, since one is as large as this
         return Certificate("probe", worst / largest, tolerance, "", True, probe)
-    residual = of_own_size(off, kept.sums(np.abs(kept.weighted(passes))))
+    residual = _of_own_size(off, kept.sums(np.abs(kept.weighted(passes))), least(tolerance))
     return Certificate("probe", residual, tolerance, "", True, probe) if residual < math.inf else None
 
 
-def of_own_size(off: Numbers, size: Numbers) -> float:
-    """The largest residual of a column next to its size; `off` and `size` are used up."""
+def least(tolerance: float) -> float:
+    """The share of the largest column that every column is held to at least."""
+    return LEAST if tolerance < COARSE else 1.0
+
+
+def _of_own_size(off: Numbers, size: Numbers, share: float) -> float:
+    """The largest residual of a column next to its size, or to a share of the largest; `off` and `size` are used up."""
     largest = float(np.maximum.reduce(size))
-    if not largest < math.inf:  # a NaN is not, either
+    if not 0.0 < largest < math.inf:  # a NaN is not, either
         return math.inf
-    np.divide(np.abs(off, out=off), np.maximum(size, LEAST * largest, out=size), out=off)
+    np.divide(np.abs(off, out=off), np.maximum(size, share * largest, out=size), out=off)
     return float(np.maximum.reduce(off))
 
 

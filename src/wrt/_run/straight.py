@@ -20,7 +20,7 @@ from wrt._run.compressed import STRAIGHT, TOGETHER, TYPICAL, Passes, allowed, bl
 from wrt._run.factored import KNOWN
 from wrt._run.memory import refuse_too_large, system_refusals
 from wrt._run.options import DEFAULT, current
-from wrt._run.proof import Numbers, as_a_whole, at_a_glance
+from wrt._run.proof import Numbers, at_a_glance, compare
 from wrt._run.tally import IN_THE_BATCH
 
 
@@ -56,7 +56,7 @@ def straight(ask: Ask, plan: Compressed, report: Report, *, dense: bool = False)
 def _held(ask: Ask, plan: Compressed, found: Array, numbers: Numbers | None, tolerance: float) -> Certificate | None:
     """The proof, where it holds and everything is finite."""
     if numbers is None:
-        held: Certificate | None = as_a_whole(ask, plan, found, None, tolerance, IN_THE_BATCH)
+        held: Certificate | None = compare(ask, plan, found, None, tolerance, IN_THE_BATCH)
     else:
         held = at_a_glance(ask, plan, numbers, None, tolerance, IN_THE_BATCH)
     return held if held is not None and held.passed and held.finite else None

@@ -22,11 +22,17 @@ def narrow(x, seed=0):
     return weights(N, 60, seed=seed) @ torch.tanh(weights(60, WIDTH) @ (weights(WIDTH, 60, seed=seed) @ inner))
 
 
+def residual(x, seed=0):
+    return x + narrow(x, seed)
+
+
 SUMS = {
     "a residual": (lambda x: x + narrow(x), 2 * WIDTH + 2),
     "the other way round": (lambda x: narrow(x) + x, 2 * WIDTH + 2),
     "parts of both": (lambda x: x[1:] + narrow(x)[1:], 26),
-    "twice": (lambda x: x + narrow(x + narrow(x, 3)), None),
+    "two of them": (lambda x: x + narrow(x) + narrow(x, 5), 4 * WIDTH + 4),
+    "blocks in turn": (lambda x: residual(residual(x), 3), 4 * WIDTH + 4),
+    "many blocks in turn": (lambda x: residual(residual(residual(residual(residual(x, 5), 4), 3), 2), 1), None),
 }
 
 

@@ -118,6 +118,7 @@ class Sum:
     trails: tuple[tuple[int, ...] | None, ...]
     passes: int
     because: str
+    seconds: float
     strategy: Literal["sum"] = "sum"
     way: Way = "pull"
 

@@ -8,7 +8,7 @@ from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Elements
 from wrt._core.plan import Sum
-from wrt._core.protocol import Array, Linear
+from wrt._core.protocol import Linear
 from wrt._core.report import Report
 from wrt._core.value import Value
 from wrt._planner.strategies.summed import summed
@@ -32,7 +32,7 @@ def sweep_sum(ask: Ask, linear: Linear, plan: Sum, solve: Solve, report: Report)
     """The whole block; None where a term has no answer, or where y is another sum than it was."""
     record: Any = ask.y.record
     arrays: Any = record.backend.arrays
-    total: Array | None = None
+    total: Any = None
     for trail in plan.trails:
         value: Value | None = None if trail is None else record.follow(ask.y, trail)
         if trail is None:
@@ -42,7 +42,10 @@ def sweep_sum(ask: Ask, linear: Linear, plan: Sum, solve: Solve, report: Report)
         one = solve(Ask(value, Elements.all(value.shape), ask.x), report)
         if one is None:
             return None
-        total = one if total is None else total + one
+        if total is None:
+            total = one
+        else:
+            total += one  # in place, where arrays are written to: fresh memory takes longer than the sum
     if total is None:
         return None
     straight = plan.trails.count(None)

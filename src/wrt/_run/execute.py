@@ -132,7 +132,7 @@ def _run(ask: Ask, *, tried: bool) -> Answer | None:
     if swept is None:
         price = getattr(linear, "direct_push_cost", 1.0)
         plan = choose(ask, can_push=bool(linear.push_rungs), way=current().way, push_cost=price)
-        in_one_call = narrowed_block(ask, linear, report) or fused_block(ask, linear, plan, report)
+        in_one_call = narrowed_block(ask, linear, plan, report) or fused_block(ask, linear, plan, report)
         swept = in_one_call or _direct(ask, linear, plan, report)
     if swept is None:
         return None

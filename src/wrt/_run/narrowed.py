@@ -1,6 +1,6 @@
 """Through a waist in one call, for a backend that compiles the product of both sides into one program.
 
-Only what is asked about again is worth a program of its own: until then all rows or columns are swept.
+Only what is compiled anyway is worth a program of its own: until then all rows or columns are swept.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import time
 from typing import Any
 
 from wrt._core.ask import Ask
+from wrt._core.flow import Flow
+from wrt._core.plan import Direct
 from wrt._core.protocol import Linear
 from wrt._core.report import Report, Step
 from wrt._planner.strategies.cut import cut
@@ -20,15 +22,16 @@ from wrt._run.options import current
 from wrt._run.planned import worth_planning
 
 
-def narrowed_block(ask: Ask, linear: Linear, report: Report) -> Swept | None:
+def narrowed_block(ask: Ask, linear: Linear, straight: Direct, report: Report) -> Swept | None:
     """All of J as J2 @ J1, proven; None where there is no such program, or nothing to gain, or it is not plainly right."""
     engine: Any = linear
     if not hasattr(engine, "narrowing") or not current().certify or not worth_planning(ask):
         return None
-    if not (ask.rows.everything and ordinary(ask)) or answer_bytes(ask) >= SMALL or (flow := engine.narrowing) is None:
+    if not (ask.rows.everything and ordinary(ask)) or answer_bytes(ask) >= SMALL:
         return None
-    plan = cut(flow, ask.m, ask.n)
-    waist = flow.value(plan.tensors[0]) if plan is not None and len(plan.tensors) == 1 else None
+    flow: Flow | None = engine.narrowing(straight.way)
+    plan = None if flow is None else cut(flow, ask.m, ask.n)
+    waist = None if flow is None or plan is None or len(plan.tensors) != 1 else flow.value(plan.tensors[0])
     if plan is None or waist is None:
         return None
     began, arrays = time.perf_counter(), ask.y.record.backend.arrays

@@ -57,6 +57,16 @@ class Blocks:
         except Exception:  # an operation without a rule for batches: other ways are left
             return None
 
+    def settles(self, way: Way, count: int) -> bool:
+        """Whether a program for all rows or columns is compiled now, or was before."""
+        if not self._fits(way, count):
+            return False
+        try:
+            program, given = self._by_rows(None) if way == "pull" else self._by_columns(None)
+            return program.settles(given)
+        except Exception:  # an operation without a rule for batches
+            return False
+
     def _fits(self, way: Way, rows: int) -> bool:
         linear = self.linear
         if len(linear.xs) != 1 or len(linear.live) != 1 or "vmap" not in linear.pull_rungs:

@@ -76,6 +76,10 @@ class Later:
         """The program before it is compiled."""
         return self._jitted.trace(*given)
 
+    def settles(self, given: Sequence[Any]) -> bool:
+        """Whether the next call is compiled, or was before."""
+        return self.compiled or self.heat.hot(coming=self._alone) or not self._may_be_interpreted(given)
+
     def interpreted(self, given: Sequence[Any]) -> Any | None:
         """What NumPy gives, asked once more; None once a compiler is worth it, or where there is no rule for everything."""
         self.heat.asked += self._alone
@@ -83,13 +87,19 @@ class Later:
 
     def evaluated(self, given: Sequence[Any]) -> Any | None:
         """What NumPy gives; None where it has no rule for everything, or would take longer than a compiler."""
-        traced = self.traced(given)
-        program = traced.jaxpr
-        leaves = jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
-        if len(leaves) != len(program.jaxpr.invars) or not pays(program.jaxpr):
+        if not self._may_be_interpreted(given):
             return None
+        traced, leaves = self.traced(given), self._leaves(given)
+        program = traced.jaxpr
         began = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is looked at by whoever asked
             found = evaluate(program.jaxpr, program.consts, leaves)
         self.heat.spent += time.perf_counter() - began
         return jax.tree.unflatten(traced.out_tree, found)
+
+    def _leaves(self, given: Sequence[Any]) -> list[Any]:
+        return jax.tree.leaves([one for k, one in enumerate(given) if k not in self._static])
+
+    def _may_be_interpreted(self, given: Sequence[Any]) -> bool:
+        jaxpr = self.traced(given).jaxpr.jaxpr
+        return len(self._leaves(given)) == len(jaxpr.invars) and pays(jaxpr)

@@ -121,10 +121,9 @@ class JaxLinear:
         """The arrays on the way, where the Jacobian may be full; see `waists.py`."""
         return waists.flow(self)
 
-    @property
-    def narrowing(self) -> Flow | None:
-        """The same once a program for it is worth a compiler."""
-        return self.flow if self.compiled.heat.hot() else None
+    def narrowing(self, way: Way) -> Flow | None:
+        """The same where all rows or columns would be compiled, swept this way."""
+        return self.flow if self.block.settles(way, self.y.size) else None
 
     def through(self, waist: Value) -> Callable[[], Array]:
         """The program that makes all of it as one product through a waist; see `narrowed.py`."""

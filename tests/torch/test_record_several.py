@@ -160,3 +160,24 @@ def test_threads_may_begin_and_drop_recordings_while_others_look_for_theirs():
     finally:
         sys.setswitchinterval(interval)
     assert not failed
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_view_taken_after_the_run_means_the_elements_of_its_base(requires_grad):
+    x = torch.arange(6, dtype=torch.float64).reshape(2, 3).clone().requires_grad_(requires_grad)
+    with wrt.record():
+        y = (x**2).sum(0)
+    J = d(y) / d(x[1])
+    assert torch.equal(J.value, torch.diag(2 * x[1]).detach())
+    assert torch.equal((d(y) / d(x.T[1:])).value[2], torch.tensor([[0.0, 0.0], [4.0, 10.0]], dtype=torch.float64))
+    assert "a view taken afterwards: asked of the elements of its base" in str(J.explain())
+
+
+def test_a_view_taken_after_the_run_of_a_tensor_that_was_filled_in_it():
+    x = data()
+    with wrt.record():
+        h = torch.zeros(4, dtype=torch.float64)
+        h[0] = x[0]
+        h[1] = 3 * h[0]
+        y = h[0] * h[1]
+    assert (d(y) / d(h[:2])).value.tolist() == [6.0, 1.0]

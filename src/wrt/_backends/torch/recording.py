@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
 from torch.nn import Parameter
 
 from wrt._backends.torch import compat, events, modules
@@ -22,9 +21,10 @@ from wrt._backends.torch.live import LiveRecord, Moment
 from wrt._backends.torch.plain_graph import plain_graph
 from wrt._backends.torch.refusals import cut_error, left_error
 from wrt._backends.torch.regions import region_words
-from wrt._backends.torch.tensors import Entry
+from wrt._backends.torch.tensors import Entry, edge_of
 from wrt._backends.torch.twinning import twin_of
 from wrt._backends.torch.unseen import brought_along, may_come_from_there, never_met, not_seen
+from wrt._backends.torch.views import AFTERWARDS, in_base
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow, upstream
 from wrt._core.frame_names import visible_tensors
@@ -135,7 +135,7 @@ class TorchRecording(LiveRecord):
         tensor = entry()
         buffer = self.buffer_of(entry)
         if tensor is not None and tensor.requires_grad:
-            edge = _edge(tensor)
+            edge = edge_of(tensor)
         elif tensor is not None and entry.requires_grad and entry.node is None and tensor.is_leaf:
             edge = compat.edge_of_leaf(tensor)  # frozen since the run
         elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
@@ -178,8 +178,19 @@ class TorchRecording(LiveRecord):
         buffer = None if entry is None else self.buffer_of(entry)
         if entry is None or buffer is None:
             side = super().side(value, elements)
-            return side if entry is None or entry.shadow is None else self._or_its_twin(side, value, entry)
+            if entry is None:
+                return self._or_its_base(side, value, elements)
+            return side if entry.shadow is None else self._or_its_twin(side, value, entry)
         return self._by_owner(value, elements, entry, buffer)
+
+    def _or_its_base(self, side: Side, value: Value, elements: Elements) -> Side:
+        """A view taken since the run of a tensor that it met means the elements of that one."""
+        found = None if side.otherwise is not None else in_base(value.key.view, elements)
+        known = None if found is None else self.known(found[0])
+        if found is None or known is None:
+            return side
+        base = self.side(self.of_entry(known), found[1])
+        return replace(side, otherwise=replace(base, notes=(*base.notes, AFTERWARDS)))
 
     def _or_its_twin(self, side: Side, value: Value, entry: Entry) -> Side:
         """A leaf that requires grad only since the run is, in the run, its twin."""
@@ -365,15 +376,6 @@ class RecordedMoment(Moment):
         super().__init__(edge, device, tensor, version, view)
         self.entry = entry
         self.number = number
-
-
-def _edge(tensor: Tensor) -> GradientEdge | None:
-    if tensor.is_inference():
-        return None
-    try:
-        return torch.autograd.graph.get_gradient_edge(tensor)
-    except NotImplementedError:  # torch finds no edge of a sparse leaf
-        return None
 
 
 def _geometry(entry: Entry) -> Any:

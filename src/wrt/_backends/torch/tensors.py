@@ -92,6 +92,16 @@ def node_of(tensor: Tensor) -> Any:
         return None
 
 
+def edge_of(tensor: Tensor) -> GradientEdge | None:
+    """Where gradients of a tensor that requires grad enter the graph; None where torch has no such place."""
+    if tensor.is_inference():
+        return None
+    try:
+        return torch.autograd.graph.get_gradient_edge(tensor)
+    except NotImplementedError:  # torch finds no edge of a sparse leaf
+        return None
+
+
 def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> Entry:
     """The entry of a result that the user's own graph holds: shape and dtype stay with its node until asked for."""
     entry = Entry(tensor)

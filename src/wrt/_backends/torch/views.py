@@ -11,6 +11,8 @@ from wrt._backends.torch import compat
 from wrt._core.index import Elements, Positions
 from wrt._core.value import Part, Side, Value
 
+AFTERWARDS = "a view taken afterwards: asked of the elements of its base"
+
 
 def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, elements: Elements) -> Side | None:
     """These elements of a view as elements of its base; None where they are not elements of it one by one."""
@@ -28,7 +30,16 @@ def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, element
         return None
     picked = Elements.at(tuple(like.shape), positions.reshape(elements.shape))
     part = Part(lift(base), picked, component="pairs" if real_of_complex else "")
-    return Side(elements.shape, (part,), notes=("a view taken afterwards: asked of the elements of its base",))
+    return Side(elements.shape, (part,), notes=(AFTERWARDS,))
+
+
+def in_base(view: torch.Tensor | None, elements: Elements) -> tuple[torch.Tensor, Elements] | None:
+    """The base of a view and these elements in it, whether it has a gradient or not; None where there is none of its kind."""
+    base = None if view is None else view._base
+    if view is None or base is None or view.dtype != base.dtype or view.is_conj() or view.is_neg():
+        return None
+    positions = positions_in(base, view, elements)
+    return None if positions is None else (base, Elements.at(tuple(base.shape), positions.reshape(elements.shape)))
 
 
 def _differentiable_base(view: torch.Tensor) -> torch.Tensor | None:

@@ -102,3 +102,11 @@ def test_inside_a_transformation_it_is_a_constant(x):
     np.testing.assert_allclose(inside, 2 * narrow_jacobian(x), rtol=1e-10, atol=1e-13)
     slope = jax.grad(lambda a: ((d(t.output) / d(t.inputs[0])).value * a).sum())(2.0)
     np.testing.assert_allclose(slope, narrow_jacobian(x).sum(), rtol=1e-9)
+
+
+def test_what_is_compiled_at_once_goes_through_the_waist_at_once(x, monkeypatch):
+    monkeypatch.setattr(later, "pays", lambda jaxpr: False)
+    t = wrt.trace(narrow, x)
+    J = d(t.output) / d(t.inputs[0])
+    np.testing.assert_allclose(J.value, narrow_jacobian(x), rtol=1e-10, atol=1e-13)
+    assert J.explain().strategy == "cut"

@@ -163,3 +163,17 @@ def test_stretches_are_sampled_only_where_a_direct_sweep_takes_much_longer(monke
     torch.testing.assert_close(J.value.reshape(y.numel(), -1), row_loop(y, x), rtol=1e-11, atol=1e-11)
     assert J.explain().strategy == "direct"
     assert not any("of a stretch" in step.what for step in J.explain().steps)
+
+
+def test_stretches_that_mix_everything_are_not_sampled():
+    layers = [(weights(300, 40), weights(40, 300)) for _ in range(3)]
+
+    def network(x):
+        for inner, outer in layers:
+            x = x + torch.tanh(x.sin() @ inner) @ outer
+        return torch.sin(x)
+
+    y, x = asked(network, (300,))
+    J = d(y) / d(x)
+    torch.testing.assert_close(J.value, row_loop(y, x), rtol=1e-11, atol=1e-11)
+    assert not any("of a stretch" in step.what for step in J.explain().steps)

@@ -22,7 +22,7 @@ from wrt._core.report import Certificate, Report
 from wrt._core.value import Part, Side, Value
 from wrt._planner import cost
 from wrt._planner.choose import choose
-from wrt._planner.strategies.chain import GAIN, prices_of, stretches
+from wrt._planner.strategies.chain import GAIN, mixed, prices_of, stretches
 from wrt._planner.strategies.structured import structured
 from wrt._run.blocks import Blocks, add, dense, from_passes, full, layout, multiplied
 from wrt._run.certify import certify, compare, probe_of
@@ -43,10 +43,13 @@ def plan_chain(ask: Ask, flow: Flow, report: Report) -> Chain | None:
     if not tensors:
         return None
     found: list[Stretch] = []
-    prices = prices_of(flow, tensors)
-    if LOOK * len(prices) > SPENT * ask.m * sum(prices):
+    prices, dense_ones = prices_of(flow, tensors), mixed(flow, tensors)
+    if LOOK * dense_ones.count(False) > SPENT * ask.m * sum(prices) or all(dense_ones):
         return None
-    for part, each in zip(_parts(ask, flow, tensors), prices, strict=True):
+    for part, each, full_one in zip(_parts(ask, flow, tensors), prices, dense_ones, strict=True):
+        if full_one:
+            found.append(Stretch(ask.m, ask.m * each))
+            continue
         # where no stretch before it mixes everything, the last one does: its branches are looked at, not its samples
         mixes = len(found) == len(tensors) and all(stretch.structured for stretch in found)
         found.append(_planned(part, each, report, ask.m, split=True, mixes=mixes))

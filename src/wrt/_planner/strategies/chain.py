@@ -37,10 +37,18 @@ def stretches(flow: Flow, m: int, n: int, share: float = SHARE) -> tuple[int, ..
 
 def prices_of(flow: Flow, tensors: tuple[int, ...]) -> list[float]:
     """Seconds of one pass through each of the stretches that these tensors part."""
+    return [cost.each(flow, passed) for passed in _between(flow, tensors)]
+
+
+def mixed(flow: Flow, tensors: tuple[int, ...]) -> list[bool]:
+    """Whether a matrix times one vector lies in each of them: no samples are needed to see that it has no structure."""
+    return [not flow.mixing.isdisjoint(passed) for passed in _between(flow, tensors)]
+
+
+def _between(flow: Flow, tensors: tuple[int, ...]) -> list[list[int]]:
+    """What a pass visits in each of the stretches."""
     ends = [*(frozenset({tensor}) for tensor in tensors), frozenset(flow.xs)]
-    return [
-        cost.each(flow, flow.between(frozenset({later}), end)) for later, end in zip((0, *tensors), ends, strict=True)
-    ]
+    return [flow.between(frozenset({later}), end) for later, end in zip((0, *tensors), ends, strict=True)]
 
 
 def _finer(flow: Flow, tensor: int, last: int) -> bool:

@@ -84,9 +84,11 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 
 @pytest.mark.parametrize("fault", range(len(BATCHING)))
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
+    def spoiled(right):
+        return lambda *given, **more: [BATCHING[fault](g) for g in right(*given, **more)]
+
     for owner, name in ((TorchLinear, "_pull_by_rules"), (compat, "batched_pull"), (compat, "batched")):
-        right = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given, right=right: [BATCHING[fault](g) for g in right(*given)])
+        monkeypatch.setattr(owner, name, spoiled(getattr(owner, name)))
     assert "certificate disagreed" in answered_right(*dense())
 
 

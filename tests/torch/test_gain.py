@@ -17,11 +17,11 @@ def nobody_watches(monkeypatch):
 
 
 def rung(y, x, *, of_all):
-    """How rows are swept in one batch: all of a Jacobian, or some that share passes."""
+    """How rows are swept in one batch: all of a Jacobian, or some."""
     Y, X = BACKEND.lift(y), BACKEND.lift(x)
-    linear, trusted = BACKEND.live.linear(Y, [X]), BACKEND.live.trusted(Y, [X] if of_all else ())
+    linear, trusted = BACKEND.live.linear(Y, [X]), BACKEND.live.trusted(Y)
     assert trusted
-    block = linear.pull_at_once(torch.eye(y.numel(), dtype=y.dtype), trusted)
+    block = linear.pull_at_once(torch.eye(y.numel(), dtype=y.dtype)[: None if of_all else -1], trusted)
     rows = [torch.autograd.grad(one, x, retain_graph=True)[0] for one in y[:3]]
     torch.testing.assert_close(block[:3], torch.stack(rows), rtol=1e-11, atol=1e-11)
     return linear.swept_by
@@ -66,6 +66,9 @@ def test_rules_are_looked_up_where_they_gain(f, n, expected):
 def test_a_device_waits_for_operations_to_be_started(monkeypatch):
     y, x = (BACKEND.lift(t) for t in (lambda x: (x.sin(), x))(numbers(20)))
     monkeypatch.setattr(y.key, "device", torch.device("cuda"))
+    assert gain.come_first(y)
+    monkeypatch.setattr(gain, "FEW_ROWS", 20)
+    assert not gain.come_first(y)
     assert not gain.gains(y, [x], gain.FEW_ROWS)
     assert gain.gains(y, [x], gain.FEW_ROWS + 1)
 

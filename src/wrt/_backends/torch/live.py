@@ -16,7 +16,7 @@ from wrt._backends.torch.cone import Cone, cone
 from wrt._backends.torch.hooks import hook_notes, may_act
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.refusals import reentrant_checkpoint
-from wrt._backends.torch.rules.gain import TAKEN_APART
+from wrt._backends.torch.rules.gain import TAKEN_APART, come_first
 from wrt._backends.torch.rules.program import Program
 from wrt._backends.torch.rules.question import program_of
 from wrt._backends.torch.sweep import TorchLinear, row
@@ -188,7 +188,7 @@ class LiveRecord:
         moment = y.key
         if moment.trusted is None:
             seen = moment.signature is not None and self.overseen(y)  # then a look at it tells, without a walk
-            if not seen and xs and program_of(y, xs) is not None:
+            if not seen and xs and come_first(y) and program_of(y, xs) is not None:
                 return True
             self._judge(y)
         return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)

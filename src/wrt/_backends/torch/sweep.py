@@ -21,7 +21,7 @@ from wrt._backends.torch.hooks import may_act
 from wrt._backends.torch.nodes import NoRule
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.replay import Replay
-from wrt._backends.torch.rules.gain import gains
+from wrt._backends.torch.rules.gain import come_first, gains
 from wrt._backends.torch.rules.program import Program as Rules
 from wrt._backends.torch.rules.question import program_of, put_aside
 from wrt._backends.torch.sharded import is_sharded, whole
@@ -81,9 +81,10 @@ class TorchLinear:
 
     def _rules_at_once(self, count: int, trusted: bool) -> Rules | None:
         """Rules that are known, and those of a new graph where looking them up pays."""
-        if trusted and self.y.key.program is None and not gains(self.y, self.xs, count):
+        y = self.y
+        if trusted and y.key.program is None and not (come_first(y) if count >= y.size else gains(y, self.xs, count)):
             return None
-        return program_of(self.y, self.xs)
+        return program_of(y, self.xs)
 
     def pull_alone(self, seed: Tensor) -> list[Tensor | None]:
         """One plain pass: y.shape -> x.shape for each x, to be read before the next one: the memory may be shared."""

@@ -1,6 +1,6 @@
 """Where rules gain more than it takes to look them up, next to `vmap`: measured kind by kind, at several sizes.
 
-All rows of a Jacobian are always pulled by rules, where there are such: the walk that finds them also tells that the batch
+All rows of a Jacobian are pulled by rules, where there are such: the walk that finds them also tells that the batch
 is trusted. A few rows that share passes gain nothing while they are small: starting an operation takes `vmap` about as long
 as a rule. Large ones do, by what rules write in place: from about 2^16 numbers on. Some kinds are swept by `vmap` in several
 operations, or once for each number where once for each column is enough: these gain from 2^14 numbers on.
@@ -22,6 +22,11 @@ TAKEN_APART = frozenset(
     BaddbmmBackward0 BmmBackward0 EluBackward0 GeluBackward0 IndexBackward0 LogSoftmaxBackward0 SiluBackward0 SoftplusBackward0
     """.split()
 )
+
+
+def come_first(y: Value) -> bool:
+    """Whether the rules of all rows are looked for before anything else: on a device a few rows are left to `vmap`."""
+    return y.key.device.type == "cpu" or y.size > FEW_ROWS
 
 
 def gains(y: Value, xs: Sequence[Value], rows: int) -> bool:

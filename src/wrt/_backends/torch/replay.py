@@ -130,7 +130,8 @@ class Recording:
         self.replay, self.out = captured(lambda: _only(still.pull(seeds)), seeds.device)
         for copy in self.copies:
             copy.zero_()  # one that is not written over before a replay is found out
-        _RECORDINGS.add(self)
+        with _COUNTING:
+            _RECORDINGS.add(self)
 
     def replayed(self, program: Program, seeds: Tensor) -> Tensor | None:
         """(k, x.size) from the numbers of this run; None where it is not the run that was recorded."""
@@ -154,6 +155,7 @@ class Recording:
 
 
 _RECORDINGS: weakref.WeakSet[Recording] = weakref.WeakSet()
+_COUNTING = threading.Lock()  # a set that another thread adds to cannot be gone through
 _ONE_AT_A_TIME = threading.Lock()  # whatever is started on the stream of a recording becomes part of it
 
 
@@ -206,7 +208,9 @@ def may_be_recorded(program: Program, seeds: Tensor) -> bool:
         return False
     most = torch.cuda.get_device_properties(seeds.device).total_memory // SHARE
     needed = held_by(program, seeds.shape[0])
-    return needed <= most // EACH and needed + sum(one.bytes for one in _RECORDINGS) <= most
+    with _COUNTING:
+        held = sum(one.bytes for one in _RECORDINGS)
+    return needed <= most // EACH and needed + held <= most
 
 
 def held_by(program: Program, rows: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import wrt
+from tests.jax._elsewhere import asked, points
 from tests.jax._wrong_batch import doubled
 from wrt import d
 from wrt.errors import EngineRefused, WrongQuery, WrongShape
@@ -50,16 +51,6 @@ PROBLEMS = {
 def in_double_precision(planned_from_the_start):
     with jax.enable_x64(True):
         yield
-
-
-def asked(f, *given):
-    t = wrt.trace(f, *given)
-    return d(t.output) / d(t.inputs[0])
-
-
-def points(shape):
-    draw = np.random.default_rng(0).normal
-    return [jnp.asarray(draw(size=shape)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

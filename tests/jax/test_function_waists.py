@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-import wrt
+from tests.jax._elsewhere import asked, points
 from tests.jax._narrow import INTO, LAYERS, OUT_OF, WAIST, WIDE, narrow, narrow_jacobian
 from tests.jax._wrong_batch import doubled
-from wrt import d
 from wrt._backends.jax.elsewhere import Elsewhere
 from wrt.errors import EngineRefused
 
@@ -60,16 +59,6 @@ PROBLEMS = {
 def in_double_precision(planned_from_the_start):
     with jax.enable_x64(True):
         yield
-
-
-def asked(f, x):
-    t = wrt.trace(f, x)
-    return d(t.output) / d(t.inputs[0])
-
-
-def points(shape):
-    draw = np.random.default_rng(0).normal
-    return [jnp.asarray(draw(size=shape)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -51,6 +51,15 @@ def truth(f, x):
     return row_loop(y, there).reshape(y.numel(), -1).to(CUDA)
 
 
+def asked_often(f, *shape):
+    """The last of several questions like it."""
+    for k in range(8):
+        x = random(*shape, seed=k)
+        J = d(f(x)) / d(x)
+        J.value
+    return J
+
+
 def rungs(J):
     return [step.rung for step in J.explain().steps]
 
@@ -87,11 +96,8 @@ def test_an_answer_is_not_written_over_by_the_next_one():
 
 
 def test_the_host_waits_once_for_a_replay():
-    for k in range(8):
-        x = random(400, seed=k)
-        J = d(burgers(x)) / d(x)
-        J.value
-    assert is_replayed(J)
+    assert is_replayed(asked_often(burgers, 400))
+    x = random(400, seed=7)
     J = d(burgers(x)) / d(x)
     assert waits(lambda: J.value) == 1
 
@@ -100,10 +106,7 @@ def test_a_stray_dependency_is_found_in_a_replayed_plan():
     def strays(x, size):
         return burgers(x) + size * x.roll(37) * x.roll(100)
 
-    for k in range(8):
-        x = random(400, seed=k)
-        J = d(strays(x, 0.0)) / d(x)
-        J.value
+    asked_often(lambda u: strays(u, 0.0), 400)
     x = random(400, seed=9)
     expected = truth(lambda u: strays(u, 1.0), x)
     torch.testing.assert_close((d(strays(x, 1.0)) / d(x)).value, expected, rtol=1e-11, atol=1e-13)
@@ -139,11 +142,7 @@ def test_a_model_that_is_trained_meanwhile():
 
 
 def test_products_are_not_recorded():
-    for k in range(8):
-        x = random(40, 8, seed=k)
-        J = d(samples(x)) / d(x)
-        J.value
-    assert not is_replayed(J)
+    assert not is_replayed(asked_often(samples, 40, 8))
 
 
 def test_it_can_be_switched_off_and_goes_with_the_plan():
@@ -168,19 +167,11 @@ def test_it_can_be_switched_off_and_goes_with_the_plan():
 
 def test_large_recordings_are_not_made(monkeypatch):
     monkeypatch.setattr(replay, "SHARE", torch.cuda.get_device_properties(0).total_memory // 2**16)
-    for k in range(8):
-        x = random(4000, seed=k)
-        J = d(burgers(x)) / d(x)
-        J.value
-    assert not is_replayed(J)
+    assert not is_replayed(asked_often(burgers, 4000))
 
 
 def test_a_hook_has_its_say():
-    for k in range(8):
-        x = random(400, seed=k)
-        J = d(burgers(x)) / d(x)
-        J.value
-    assert is_replayed(J)
+    assert is_replayed(asked_often(burgers, 400))
     x = random(400, seed=9)
     h = x * 1.0
     handle = h.register_hook(lambda gradient: gradient * 10)

@@ -31,7 +31,7 @@ from wrt._run.fused import ordinary
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
 from wrt._run.planned import Planned, worth_planning
-from wrt._run.routes import Route, Swept, Through
+from wrt._run.routes import ByLines, Route, Through
 from wrt.errors import EngineRefused, WrongQuery, WrongShape
 
 ROWS = 256  # whose marks travel back together
@@ -178,7 +178,7 @@ def quickest(ask: Ask, elsewhere: Any) -> Route:
     plan = _shared(ask, elsewhere)
     if plan is not None:
         bound = guess_tolerance(ask, elsewhere.operations)
-        return Swept(elsewhere, _together(ask, plan.compression), plan.because, bound)
+        return ByLines(elsewhere, _together(ask, plan.compression), plan.because, bound)
     return _narrowed(ask, elsewhere) or plainly(ask, elsewhere)
 
 
@@ -232,7 +232,7 @@ def plainly(ask: Ask, elsewhere: Any) -> Route:
         ask.shape,
         across=None if other.everything else other.positions,
     )
-    return Swept(elsewhere, lines, plan.because, tolerance(ask))
+    return ByLines(elsewhere, lines, plan.because, tolerance(ask))
 
 
 def _shared(ask: Ask, elsewhere: Any) -> Compressed | None:

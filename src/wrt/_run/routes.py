@@ -42,7 +42,7 @@ class Route(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Swept:
+class ByLines:
     """Rows by pull or columns by push, each alone or several that share no entry together."""
 
     elsewhere: Any

@@ -11,7 +11,7 @@ import pytest
 
 import wrt
 from wrt._backends.jax import compat, unwatched
-from wrt._core.watch_settrace import CLOSED
+from wrt._names.settrace import CLOSED
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring needs no such care")
 

@@ -17,10 +17,10 @@ from wrt._core.bindings import Bindings
 from wrt._core.finding import Findings
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Shape
-from wrt._core.peek import forget_locals
 from wrt._core.protocol import Recording
 from wrt._core.value import Value, stays_here
 from wrt._core.where import Where
+from wrt._names.peek import forget_locals
 from wrt.errors import NotATensor, NotRecorded
 
 

@@ -20,8 +20,8 @@ from wrt._backends.jax.models import named_arrays
 from wrt._backends.jax.program import Var
 from wrt._backends.jax.recorder import Recorded
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.watch import Watcher
 from wrt._core.where import user_frame
+from wrt._names.watch import Watcher
 
 if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord

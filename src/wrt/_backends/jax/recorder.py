@@ -16,8 +16,8 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Program, Var
-from wrt._core.watch_settrace import hushed
 from wrt._core.where import Where, place, spot, user_files
+from wrt._names.settrace import hushed
 from wrt.errors import EngineRefused
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.recorder import Recorder
-from wrt._core.watch_settrace import CLOSED
+from wrt._names.settrace import CLOSED
 
 PLAIN = (bool, int, float, complex, str, type(None), np.generic, np.ndarray, np.dtype, jax.Array)
 """What calls nothing of the user's when it is used, and neither does a tuple of it."""

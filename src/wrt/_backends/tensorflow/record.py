@@ -22,11 +22,11 @@ from wrt._backends.tensorflow.operators import lean_operators
 from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.resting import rested
 from wrt._backends.tensorflow.writes import UPDATES, Update
-from wrt._core.frame_names import visible_tensors
 from wrt._core.interrupts import held_back
 from wrt._core.protocol import Backend
-from wrt._core.watch import Watcher
 from wrt._core.where import Spot, spot, user_frame
+from wrt._names.frame_names import visible_tensors
+from wrt._names.watch import Watcher
 
 
 def _closed(stack: ExitStack) -> None:

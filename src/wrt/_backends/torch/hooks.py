@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from wrt._backends.torch import compat
-from wrt._core.spoken import called
 from wrt._core.value import Side
+from wrt._names.spoken import called
 
 _ON_TENSORS: dict[int, weakref.ref[Any]] = {}
 _ON_NODES: dict[int, weakref.ref[Any]] = {}

@@ -27,8 +27,8 @@ from wrt._core.graph import Graph
 from wrt._core.index import Elements
 from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend
-from wrt._core.spoken import called
 from wrt._core.value import Part, Side, Value
+from wrt._names.spoken import called
 from wrt.errors import NoPath, NotRecorded
 
 

@@ -16,9 +16,9 @@ from wrt._backends.torch import checkpoints, functions, standing  # noqa: F401  
 from wrt._backends.torch.recording import TorchRecording, is_tensor
 from wrt._backends.torch.registry import RECORDINGS, keep_while_used, running
 from wrt._core.interrupts import held_back
-from wrt._core.observer import Note, Reference
-from wrt._core.watch import Watcher
 from wrt._core.where import user_frame
+from wrt._names.observer import Note, Reference
+from wrt._names.watch import Watcher
 
 _COUNT = iter(range(1, 2**62))
 

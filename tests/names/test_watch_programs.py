@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wrt._core.watch import Watcher
+from wrt._names.watch import Watcher
 
 box = partial(np.full, 1)
 is_box = partial(type.__instancecheck__, np.ndarray)

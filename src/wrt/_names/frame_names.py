@@ -7,9 +7,9 @@ from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from wrt._core.observer import CONTAINER, NEITHER, TENSOR, Contents, Observer, Reference
-from wrt._core.peek import ITEMS, MISSING, attribute, container_type, item, items, length
-from wrt._core.stores import Constant, Look, Store, stores_of
+from wrt._names.observer import CONTAINER, NEITHER, TENSOR, Contents, Observer, Reference
+from wrt._names.peek import ITEMS, MISSING, attribute, container_type, item, items, length
+from wrt._names.stores import Constant, Look, Store, stores_of
 
 Sink: TypeAlias = Callable[[str, Any, int], None]
 

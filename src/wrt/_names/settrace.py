@@ -13,10 +13,10 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType, FrameType
 from typing import Any
 
-from wrt._core.frame_names import FrameNames
-from wrt._core.observer import Observer
-from wrt._core.stores import PROTOCOL
 from wrt._core.where import machine_made, user_files, user_frames
+from wrt._names.frame_names import FrameNames
+from wrt._names.observer import Observer
+from wrt._names.stores import PROTOCOL
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from wrt._core.bindings import Binding
-from wrt._core.observer import Note, Observer
-from wrt._core.watch_monitoring import MonitoringWatch, tool_is_free
-from wrt._core.watch_settrace import SettraceWatch
+from wrt._names.monitoring import MonitoringWatch, tool_is_free
+from wrt._names.observer import Note, Observer
+from wrt._names.settrace import SettraceWatch
 
 
 class Watch(Protocol):

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.frame_names import visible_tensors
-from wrt._core.observer import Observer
-from wrt._core.watch import Watcher
-from wrt._core.watch_settrace import SettraceWatch
+from wrt._names.frame_names import visible_tensors
+from wrt._names.observer import Observer
+from wrt._names.settrace import SettraceWatch
+from wrt._names.watch import Watcher
 
 SETTRACE = sys.version_info < (3, 12)
 

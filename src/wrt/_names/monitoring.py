@@ -12,10 +12,10 @@ from threading import RLock, get_ident
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from wrt._core.frame_names import FrameNames
-from wrt._core.observer import Observer
-from wrt._core.stores import PROTOCOL, stores_of
 from wrt._core.where import machine_made, user_files, user_frames
+from wrt._names.frame_names import FrameNames
+from wrt._names.observer import Observer
+from wrt._names.stores import PROTOCOL, stores_of
 
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NUMBERS = (4, 3, 5, 2, 1, 0)  # 3 and 4 belong to nobody; the others have a usual owner

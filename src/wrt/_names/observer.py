@@ -10,8 +10,8 @@ from types import CodeType
 from typing import Any, Final, TypeAlias
 
 from wrt._core.bindings import Binding
-from wrt._core.peek import ITEMS, container_type
-from wrt._core.stores import Stores, stores_of
+from wrt._names.peek import ITEMS, container_type
+from wrt._names.stores import Stores, stores_of
 
 Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
 Note: TypeAlias = Callable[[str, Any, CodeType, int], Reference]

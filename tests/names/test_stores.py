@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from wrt._core.stores import Constant, stores_of
+from wrt._names.stores import Constant, stores_of
 
 
 def looks(source):

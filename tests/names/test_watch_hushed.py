@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from wrt._core import watch_settrace
-from wrt._core.observer import Observer
-from wrt._core.watch_settrace import SettraceWatch, hushed
 from wrt._core.where import user_files
+from wrt._names import settrace
+from wrt._names.observer import Observer
+from wrt._names.settrace import SettraceWatch, hushed
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def read(calls, *, fails=False):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_closed_function_is_not_watched_until_the_next_operation_is_noted(untraced, monkeypatch, fails):
-    monkeypatch.setitem(watch_settrace.CLOSED, read.__code__, lambda frame: "calls" in frame.f_locals)
+    monkeypatch.setitem(settrace.CLOSED, read.__code__, lambda frame: "calls" in frame.f_locals)
     monkeypatch.setitem(user_files, __file__, False)  # here a library
     seen, calls = [], []
     watch = watching(seen)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from wrt._core.plan import Address
 from wrt._core.value import Value
 
 
@@ -28,7 +29,7 @@ class Flow:
     """What a push costs next to a pull of the same map, by the operations on the way."""
     value: Callable[[int], Value | None] = field(repr=False)
     """The Value of a tensor; None where it cannot be asked about (another dtype)."""
-    weights: Callable[[], tuple[Value, Any] | None] = field(repr=False)
+    weights: Callable[[], tuple[Value, Any] | None] = field(default=lambda: None, repr=False)
     """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
     mixing: frozenset[int] = frozenset()
     """Tensors that are a matrix times one vector: each number of theirs depends on every number of what they are made from."""
@@ -37,8 +38,8 @@ class Flow:
     is_sum: Callable[[int], bool] = field(default=lambda tensor: False, repr=False)
     """Whether a tensor is the plain sum of those it is made from."""
 
-    trail: Callable[[int], tuple[int, ...]] = field(default=lambda tensor: (), repr=False)
-    """The way from y to a tensor: which input of each operation, one after another."""
+    address: Callable[[int], Address] = field(default=lambda tensor: tensor, repr=False)
+    """Where a tensor stands, for `Record.at_address` in another run of the same program."""
 
     @property
     def largest(self) -> int:

@@ -1,126 +1,87 @@
-"""How a question will be answered: data with a reason. Executing it is a loop elsewhere."""
+"""How a question will be answered: plain data with a reason. `_run` executes it, and the proof decides whether it held."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from wrt._core.index import Positions
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Chain", "Compressed", "Cut", "Direct", "Patches", "Plan", "Stretch", "Sum", "Way"]
+__all__ = ["Address", "Lines", "Patch", "Plan", "Product", "Sum", "Way", "Weights"]
+
+Address: TypeAlias = Hashable
+"""Where a tensor stands between y and x, so that it is found again in another run of the same program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """Sweep along one side of the Jacobian: rows by pull, columns by push.
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Sweep rows by pull or columns by push.
 
-    `whole` tells whether ways to the whole matrix were looked for too: nonzeros and diagonals are asked for without them.
+    Each line takes a pass of its own; with `shared`, lines that have no entry in common travel together, and it tells who
+    owns each number that comes back. `alone` are columns that are pushed one by one beside shared rows. `batched` lines go
+    many to a call of the engine; otherwise one plain pass follows another.
     """
 
     way: Way
     passes: int
     because: str
-    strategy: str = "direct"
-    proven: bool = False
-    from_weights: bool = False
-    whole: bool = True
+    strategy: Literal["direct", "structured", "colored"] = "direct"
+    batched: bool = True
+    shared: Compression | None = None
+    alone: Positions | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compressed:
-    """Sweep rows (or columns) that share no entry together, then tell their entries apart.
+class Weights:
+    """y is a matrix times another tensor: its rows start as the rows of that matrix, without a pass."""
 
-    `columns` are pushed one by one: they meet so many rows that no two rows could share a pass for them. `kept` holds
-    what a later, identical question can use again: seeds and indices on the device.
+    because: str = "y is a matrix times a tensor"
+    passes: int = 0
+    seconds: float | None = 0.0
+    strategy: Literal["weights"] = "weights"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """J = J_k @ ... @ J_1: everything from x to y passes each set of tensors in `cuts`, which stand from y to x.
+
+    `factors` are the plans between them, one more than there are cuts. A factor of plain rows is not formed: the rows that
+    arrive at its end are pulled on through it.
     """
 
-    compression: Compression
-    because: str
-    strategy: Literal["structured", "colored"] = "structured"
-    kept: dict[str, Any] = field(default_factory=dict)
-    columns: Positions | None = None
-
-    @property
-    def way(self) -> Way:
-        return self.compression.way
-
-    @property
-    def passes(self) -> int:
-        return self.compression.passes + (0 if self.columns is None else len(self.columns))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """J = J2 @ J1 through a set of tensors that everything from x to y passes; each side is a question of its own.
-
-    `tensors` are their numbers in the flow of the run, `sizes` the sizes by which the same flow is known again, and
-    `trails` the ways from y to them. `seconds` is what it was expected to take.
-    """
-
-    tensors: tuple[int, ...]
-    sizes: tuple[int, ...]
-    width: int
+    cuts: tuple[tuple[Address, ...], ...]
+    factors: tuple[Plan, ...]
     passes: int
     because: str
-    seconds: float
-    strategy: Literal["cut"] = "cut"
-    way: Way = "pull"
-    trails: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Patches:
-    """Sweep only what of every layer lies between the rows and the columns that were asked for."""
-
-    passes: int
-    share: float
-    because: str
-    strategy: Literal["cone"] = "cone"
-    way: Way = "pull"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
-    """One stretch of a chain: by its structure, as the sum of branches (chains of their own), or by all rows.
-
-    A branch is the tensors it passes and its own stretches; None where it leads to the end by itself.
-    """
-
-    passes: int
-    seconds: float
-    structured: Compressed | None = None
-    branches: tuple[tuple[tuple[int, ...], tuple[Stretch, ...]] | None, ...] = ()
-
-    def __str__(self) -> str:
-        if self.structured is None and not self.branches:
-            return f"{self.passes} rows"
-        return f"{self.passes} passes" + (f" in {len(self.branches)} branches" if self.branches else "")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chain:
-    """Everything from x to y passes `tensors` in turn; `stretches` are what lies between them, from y to x."""
-
-    tensors: tuple[int, ...]
-    sizes: tuple[int, ...]
-    stretches: tuple[Stretch, ...]
-    passes: int
-    because: str
-    strategy: Literal["chain"] = "chain"
+    strategy: Literal["cut", "chain", "direct"] = "cut"
+    seconds: float | None = None
     way: Way = "pull"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sum:
-    """y is a sum, and each of its terms a question of its own; `trails` lead from y to them, None where one is x itself."""
+    """y is a sum, and each of its terms a question of its own; a term without address or plan is x itself."""
 
-    trails: tuple[tuple[int, ...] | None, ...]
+    terms: tuple[tuple[Address, Plan] | None, ...]
     passes: int
     because: str
-    seconds: float
     strategy: Literal["sum"] = "sum"
+    seconds: float | None = None
     way: Way = "pull"
 
 
-Plan: TypeAlias = Direct | Compressed | Cut | Patches | Chain | Sum
+@dataclass(frozen=True, slots=True, eq=False)
+class Patch:
+    """Rows and columns of a local map: only what of every layer lies between them is swept."""
+
+    passes: int
+    because: str
+    strategy: Literal["patch"] = "patch"
+    seconds: float | None = None
+    way: Way = "pull"
+
+
+Plan: TypeAlias = Lines | Product | Sum | Patch | Weights

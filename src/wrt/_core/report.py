@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+COARSE = 1e-3
+"""A share of a column: where a fault may be larger than this and not show, the certificate says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Evidence for an answer; true when it held.
 
-    kind "engine": a single pass of the framework's own engine, which is its own evidence.
-    kind "probe": one pull of a random combination of rows, compared with the same combination of the answer; unbatched,
-    but where the same passes were proven so before.
+    kind "engine": plain passes of the framework's own engine, which are their own evidence.
+    kind "probe": the array that is handed out, multiplied by random weights, next to one independent backward pass.
     kind "exact": no engine was needed (the identity, an empty question, a proven independence).
     kind "none": switched off by the user.
     """
 
     kind: Literal["engine", "probe", "exact", "none"]
-    residual: float = 0.0
-    tolerance: float = 0.0
+    share: float = 0.0
+    """The worst column's difference as a share of what is allowed: at most 1 where the answer holds."""
+    difference: float = 0.0
+    """The largest difference of a column, next to the size of that column."""
+    resolution: float = 0.0
+    """A fault below this share of a column would not show."""
     words: str = ""
-    finite: bool = False
-    """Whether the probe saw that every entry is finite: its weights are not zero, so one that is not would show."""
-    probe: str = "by one unbatched pull"
+    compared: bool = True
+    """Whether there was anything to compare: an answer in which nothing is finite cannot be proven."""
 
     @property
     def passed(self) -> bool:
-        return self.kind != "none" and self.residual <= self.tolerance
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether there was no finite entry to compare: nothing disagrees, and nothing is proven."""
-        return self.tolerance == math.inf
+        return self.kind != "none" and self.share <= 1.0
 
     def __bool__(self) -> bool:
-        return self.passed and not self.vacuous
+        return self.passed and self.compared
 
     def __str__(self) -> str:
         if self.kind == "engine":
-            return "the engine's own single pass"
+            return self.words or "the engine's own plain passes, one for each row"
         if self.kind == "exact":
             return self.words or "exact, no engine was needed"
         if self.kind == "none":
             return "switched off"
-        if self.vacuous:
-            return f"random probe {self.probe}: {self.words}, so nothing is proven"
-        verdict = "agrees" if self.passed else "DISAGREES"
-        bounds = f"residual {self.residual:.1e}, tolerance {self.tolerance:.1e}"
-        return f"random probe {self.probe} {verdict}: {bounds}"
+        if not self.compared:
+            return f"not checked: {self.words}"
+        verdict = "checked against" if self.passed else "DISAGREES with"
+        found = f"{verdict} an independent backward pass: largest difference {self.difference:.1g} of its column"
+        if self.resolution > COARSE:
+            found += f"; a fault below {100 * self.resolution:.1g} % of a column would not show"
+        return f"{found}; {self.words}" if self.words else found
 
 
 @dataclass(slots=True)
 class Step:
-    """One stretch of the work: `passes` sweeps of the engine in `calls` calls, batched as `rung` says."""
+    """One stretch of the work: `passes` sweeps of the engine in `calls` calls, by a `method` (vmap, one by one ...)."""
 
     what: str
     way: Literal["pull", "push"]
-    rung: str
+    method: str
     passes: int
     calls: int
     seconds: float = 0.0
@@ -66,7 +67,7 @@ class Step:
 
 @dataclass(slots=True)
 class Report:
-    """What ran, in order; `explain()` prints it."""
+    """What ran, in order; `explain()` prints it. `declined` says why each better plan was not taken."""
 
     strategy: str = ""
     because: str = ""
@@ -74,6 +75,7 @@ class Report:
     fallbacks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     certificate: Certificate | None = None
+    declined: list[str] = field(default_factory=list)
 
     @property
     def passes(self) -> int:
@@ -82,9 +84,11 @@ class Report:
     def take(self, other: Report) -> None:
         """What another run of the same question did, as one's own."""
         self.strategy, self.because, self.certificate = other.strategy, other.because, other.certificate
-        self.steps.extend(other.steps)
-        self.fallbacks.extend(other.fallbacks)
-        self.notes.extend(other.notes)
+        for mine, theirs in (
+            (self.steps, other.steps), (self.fallbacks, other.fallbacks), (self.notes, other.notes),
+            (self.declined, other.declined),
+        ):  # fmt: skip
+            mine.extend(theirs)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -93,6 +97,7 @@ class Report:
             "passes": self.passes,
             "steps": [asdict(step) for step in self.steps],
             "fallbacks": list(self.fallbacks),
+            "declined": list(self.declined),
             "notes": list(self.notes),
             "certificate": str(self.certificate) if self.certificate else None,
         }

@@ -33,14 +33,13 @@ def hooks_of_other_tests_are_forgotten() -> Iterator[None]:
 @pytest.fixture
 def planned_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plans are made for every question, also for those that a direct sweep answers before planning could pay."""
-    from wrt._planner import warm
-    from wrt._run import chained, planned
+    from wrt._plan import cache, chain, plans
 
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    monkeypatch.setattr(chained, "LOOK", 0.0)
-    warm.forget()
+    monkeypatch.setattr(plans, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(chain, "SAMPLE_SECONDS", 0.0)
+    cache.forget()
     yield
-    warm.forget()
+    cache.forget()
 
 
 @pytest.fixture

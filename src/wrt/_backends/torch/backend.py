@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import compat, record, registry, sharded
-from wrt._backends.torch.apart import follow_saved_tensors
+from wrt._backends.torch import record, registry, sharded
 from wrt._backends.torch.arrays import TorchArrays
-from wrt._backends.torch.hooks import follow_hooks
 from wrt._backends.torch.live import LiveRecord
 from wrt._backends.torch.recording import TorchRecording
 from wrt._core.protocol import Arrays
@@ -26,9 +24,6 @@ class TorchBackend:
 
     def __init__(self) -> None:
         self.live = LiveRecord(self)
-        compat.follow_retain_grad()
-        follow_hooks()
-        follow_saved_tensors()
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))

@@ -1,4 +1,15 @@
-"""Every use of PyTorch's private or drifting API, and the words its errors use."""
+"""Every use of PyTorch's private or drifting API, and the words its errors use.
+
+Private names, and the versions of torch in which they were seen as they are used here:
+
+    _C.DisableTorchFunction, _C._len_torch_function_stack, _C._pop_torch_function_stack,
+    _C._push_on_torch_function_stack, overrides._get_current_function_mode_stack               2.2 to 2.13
+    _C._functorch.peek_interpreter_stack, _vmap_increment_nesting, _add_batch_dim, ...         2.1 to 2.13
+    _C._FunctionBase, autograd._engine_run_backward, Variable._execution_engine                2.2 to 2.13
+    _C._autograd._get_creation_meta, _saved_tensors_hooks_is_enabled, _C._storage_Use_Count    2.1 to 2.13
+    autograd._unsafe_preserve_version_counter, utils._pytree, utils.checkpoint._checkpoint_hook  2.1 to 2.13
+    on nodes: _input_metadata, _sequence_nr(), _saved_*, _raw_saved_*, _forward_cls; on storages: _cdata  2.1 to 2.13
+"""
 
 from __future__ import annotations
 
@@ -17,6 +28,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import has_torch_function_unary
+from torch.utils import _pytree
 
 from wrt._backends.torch import thresholds
 from wrt._backends.torch.nodes import Node
@@ -69,6 +81,93 @@ def pull(
     pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, False)
     return pulled
 
+
+# ---------------------------------------------------------------- modes and transforms
+
+without_function_modes: Any = torch._C.DisableTorchFunction
+"""A context in which no function mode sees what is called."""
+
+in_function_mode: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many function modes are on: none inside `without_function_modes`."""
+
+transform: Callable[[], Any] = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+"""The torch.func transform (vmap, grad, jvp) that is at work, on tensors of its own; None where there is none."""
+
+
+def remove_function_mode(mode: Any) -> None:
+    """Take a mode from among the function modes; a call that was interrupted may have left it anywhere, or nowhere."""
+    modes: list[Any] = torch.overrides._get_current_function_mode_stack()
+    if all(other is not mode for other in modes):
+        return
+    above = []
+    while (top := modes.pop()) is not mode:
+        torch._C._pop_torch_function_stack()
+        above.append(top)
+    torch._C._pop_torch_function_stack()
+    for other in reversed(above):
+        torch._C._push_on_torch_function_stack(other)
+
+
+# ---------------------------------------------------------------- tensors and memory
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Which memory a tensor lies in: the same number for all its views."""
+    found: int = tensor.untyped_storage()._cdata
+    return found
+
+
+keep_version_counter: Any = torch.autograd._unsafe_preserve_version_counter
+"""A context in which writes into a tensor are not counted."""
+
+saved_tensors_hooks_allowed: Callable[[], bool] = torch._C._autograd._saved_tensors_hooks_is_enabled
+
+tree_flatten: Any = _pytree.tree_flatten
+tree_unflatten: Any = _pytree.tree_unflatten
+tree_leaves: Any = _pytree.tree_leaves
+tree_map: Any = _pytree.tree_map
+
+# ---------------------------------------------------------------- nodes and the engine
+
+
+def metadata(node: Node, output: int) -> Any:
+    """Shape, dtype and device of what enters a node's backward at one of its outputs."""
+    return node._input_metadata[output]
+
+
+def outputs_of(node: Node) -> int:
+    """How many gradients a node's backward takes."""
+    return len(node._input_metadata)
+
+
+def is_custom(node: Node) -> bool:
+    """Whether a node belongs to an `autograd.Function` written in Python."""
+    return isinstance(node, torch._C._FunctionBase)
+
+
+def function_of(node: Node) -> type | None:
+    """The `autograd.Function` behind a node."""
+    found: type | None = getattr(node, "_forward_cls", None)
+    return found
+
+
+def saved_tensors(node: Node) -> Iterator[tuple[str, torch.Tensor]]:
+    """What one of torch's own nodes keeps for its backward, by name."""
+    for name in dir(node):
+        if name.startswith("_saved_") and isinstance(kept := getattr(node, name), torch.Tensor):
+            yield name.removeprefix("_saved_"), kept
+
+
+def when_backward_ends(call: Callable[[], None]) -> None:
+    """Call once when the backward pass that is running, and out of which this is called, has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+ENGINE_CALL = "_engine_run_backward"
+"""The function of torch.autograd through which every backward goes."""
+
+CHECKPOINT_CALL = "_checkpoint_hook"
+"""What torch.utils.checkpoint enters around a block that is run without keeping its tensors."""
 
 BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `apply` that of Function calls
 
@@ -431,5 +530,6 @@ class Words:
         "one of the variables needed for gradient computation has been modified by an inplace operation: it was used "
         "inside a recording, and written after the recording had ended"
     )
+    NO_HISTORY = "does not require grad and does not have a grad_fn"
     REENTRANT = "use_reentrant=True"
     NOT_USED = "appears to not have been used in the graph"

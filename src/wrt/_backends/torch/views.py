@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from wrt._backends.torch import compat
+from wrt._backends.torch.recording.writes import geometry, offsets_of
 from wrt._core.index import Elements, Positions
 from wrt._core.value import Part, Side, Value
 
@@ -63,22 +64,13 @@ def _differentiable_base(view: torch.Tensor) -> torch.Tensor | None:
 
 def positions_in(base: torch.Tensor, view: torch.Tensor, elements: Elements) -> Positions | None:
     """Flat positions in the base of elements of a view, by where both lie in memory."""
-    wanted = _offsets(view, elements.positions)
+    wanted = offsets_of(geometry(view), elements.positions)
     if base.is_contiguous():
         return wanted - base.storage_offset()
-    offered = _offsets(base, np.arange(base.numel(), dtype=np.int64))
+    offered = offsets_of(geometry(base))
     order = np.argsort(offered, kind="stable")
     found = np.searchsorted(offered[order], wanted)
     if np.any(found == len(order)) or np.any(offered[order][np.minimum(found, len(order) - 1)] != wanted):
         return None
     result: Positions = order[found]
     return result
-
-
-def _offsets(tensor: torch.Tensor, positions: Positions) -> Positions:
-    offsets = np.full(positions.shape, tensor.storage_offset(), dtype=np.int64)
-    if tensor.dim():
-        coordinates = np.unravel_index(positions, tuple(tensor.shape))
-        for coordinate, stride in zip(coordinates, tensor.stride(), strict=True):
-            offsets += coordinate * stride
-    return offsets

@@ -151,25 +151,26 @@ def _same(edge: GradientEdge, other: GradientEdge | None) -> bool:
 
 
 def rerun(kept: tuple[Any, Any, Any], values: Sequence[int]) -> Again | None:
-    """The call behind kept arguments, whose tensors are these values of the run."""
-    func, args, kwargs = kept[0], unbox(kept[1]), unbox(kept[2])
+    """The call behind kept arguments, whose tensors are these values of the run, to be made again on other numbers."""
+    func = kept[0]
+    leaves, structure = compat.tree_flatten(unbox(kept[1:]))
     custom = isinstance(func, type) and issubclass(func, torch.autograd.Function)
-    places = _places(args, kwargs)
-    if any(t.layout != torch.strided for _, t in places):
+    tensors = [(place, leaf) for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    if len(tensors) != len(values) or any(t.layout != torch.strided for _, t in tensors):
         return None  # a sparse tensor has no fixed elements to move
-    floats = [(k, t) for k, (_, t) in enumerate(places) if t.is_floating_point()]
-    run = _Call(func.apply if custom else func, args, kwargs, [places[k][0] for k, _ in floats])
-    inputs = tuple(t.detach().double().cpu().numpy().copy() for _, t in floats)
+    floats = [(number, place, t) for number, (place, t) in zip(values, tensors, strict=True) if t.is_floating_point()]
+    call = _Call(func.apply if custom else func, leaves, structure, [place for _, place, _ in floats])
+    inputs = tuple(t.detach().double().cpu().numpy().copy() for _, _, t in floats)
     rule = _last_return(func.backward) if custom else None
-    name = func.__name__ if custom else ""
-    return Again(inputs, tuple(values[k] for k, _ in floats), run, name, rule, push=run.push)
+    return Again(inputs, tuple(number for number, _, _ in floats), call, func.__name__ if custom else "", rule, push=call.push)
 
 
 class _Call:
     """A call made again with some of its tensors replaced by double-precision numbers."""
 
-    def __init__(self, func: Callable[..., Any], args: Any, kwargs: Any, places: list[tuple[Any, ...]]) -> None:
-        self.func, self.args, self.kwargs, self.places = func, args, kwargs, places
+    def __init__(self, func: Callable[..., Any], leaves: list[Any], structure: Any, places: list[int]) -> None:
+        self.func, self.structure, self.places = func, structure, places
+        self.leaves = [t.double().cpu() if isinstance(t, Tensor) and t.is_floating_point() else t for t in leaves]
         self.narrow = False
 
     def __call__(self, inputs: Sequence[Numbers]) -> list[Numbers | None]:
@@ -185,43 +186,15 @@ class _Call:
             return [as_numbers(t) for t in moved]
 
     def _results(self, inputs: Sequence[Numbers], moving: int = -1, tangent: Tensor | None = None) -> Sequence[Any]:
-        tensors = [torch.from_numpy(np.ascontiguousarray(array)).clone() for array in inputs]
+        leaves = list(self.leaves)
+        for place, array in zip(self.places, inputs, strict=True):
+            leaves[place] = torch.from_numpy(np.ascontiguousarray(array)).clone()
         if tangent is not None:
-            tensors[moving] = forward_ad.make_dual(tensors[moving], tangent)
-        args = _replace((self.args, self.kwargs), (), dict(zip(self.places, tensors, strict=True)))
+            leaves[self.places[moving]] = forward_ad.make_dual(leaves[self.places[moving]], tangent)
+        args, kwargs = compat.tree_unflatten(leaves, self.structure)
         with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            result = self.func(*args[0], **args[1])
+            result = self.func(*args, **kwargs)
         return result if isinstance(result, (tuple, list)) else [result]
-
-
-def _places(args: Any, kwargs: Any) -> list[tuple[tuple[Any, ...], Tensor]]:
-    """Every tensor among the arguments with the way to it, in the order in which a recording numbers them."""
-    found: list[tuple[tuple[Any, ...], Tensor]] = []
-    for k, arg in enumerate(args):
-        found += [((0, k, *rest), t) for rest, t in _inside(arg)]
-    for key, arg in kwargs.items():
-        found += [((1, key, *rest), t) for rest, t in _inside(arg)]
-    return found
-
-
-def _inside(arg: Any) -> list[tuple[tuple[Any, ...], Tensor]]:
-    if isinstance(arg, Tensor):
-        return [((), arg)]
-    if type(arg) in (list, tuple):
-        return [((k,), item) for k, item in enumerate(arg) if isinstance(item, Tensor)]
-    return []
-
-
-def _replace(tree: Any, way: tuple[Any, ...], given: dict[tuple[Any, ...], Tensor]) -> Any:
-    if way in given:
-        return given[way]
-    if isinstance(tree, Tensor) and tree.is_floating_point():
-        return tree.double().cpu()
-    if isinstance(tree, dict):
-        return {key: _replace(item, (*way, key), given) for key, item in tree.items()}
-    if type(tree) in (list, tuple):
-        return type(tree)(_replace(item, (*way, k), given) for k, item in enumerate(tree))
-    return tree
 
 
 def _last_return(function: Any) -> Where | None:

@@ -17,17 +17,8 @@ from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
 from wrt._backends.torch.compat import transform, without_function_modes
-from wrt._backends.torch.kinds import (
-    KINKED,
-    PLAIN_QUESTION,
-    REBOUND,
-    REMEMBERED,
-    STORAGE,
-    TRAITS,
-    TURNED,
-    UNDIFFERENTIABLE_INPUTS,
-    Traits,
-)
+from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, STORAGE, TRAITS, TURNED, Traits
+from wrt._backends.torch.kinds import UNDIFFERENTIABLE_INPUTS as NORMS
 from wrt._backends.torch.recording.entries import Entry, entry_in_graph, new_entry, node_of, tensors_in
 from wrt._backends.torch.recording.saved import Saved
 from wrt._backends.torch.recording.shadows import hand_back, reshape_in_place, run_on_shadows, shadows_for
@@ -92,7 +83,7 @@ class Recorder(TorchFunctionMode):
         self.earlier: dict[int, int] = {}  # a value of a tensor -> the value it had before it was written
         self.flags: list[tuple[int, int, bool]] = []  # operation, value, requires_grad from then on
         self.kept: dict[int, tuple[Any, Any, Any]] = {}  # operation -> function and arguments, to be run again
-        self.module = ""
+        self.module = ""  # the path of the module that is being called
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
         self.unseen: int | None = None  # the first value that may have been made where nobody looked
@@ -212,7 +203,7 @@ class Recorder(TorchFunctionMode):
         outputs = self._outputs((result,) if isinstance(result, Tensor) else result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
-        if name in UNDIFFERENTIABLE_INPUTS:
+        if name in NORMS:
             outputs += [self.renumber_silently(tensor) for tensor in running_statistics(func, args, kwargs)]
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
@@ -226,10 +217,7 @@ class Recorder(TorchFunctionMode):
     def _alias(self, number: int, owner: Entry) -> None:
         made, tensor = self.values[number], owner()
         if isinstance(made, Entry) and made is not owner:
-            base = None if tensor is None else tensor._base
-            known = None if base is None else self.entries.get(id(base))
-            if known is not None and known() is base:  # a view may be gone before it is written
-                owner = known
+            owner = (None if tensor is None else self.known(tensor._base)) or owner  # a view may be gone before it is written
             self.aliases[made] = self.aliases.get(owner, owner)
 
     def _note_write_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:
@@ -237,10 +225,9 @@ class Recorder(TorchFunctionMode):
         for number in written:
             entry = self.values[number]
             tensor = entry() if isinstance(entry, Entry) else None
-            base = None if tensor is None or tensor._base is None else self.entries.get(id(tensor._base))
-            owner = self.aliases.get(entry) or (None if base is None else self.aliases.get(base))  # type: ignore[arg-type]
-            behind = None if owner is None else owner()
-            if owner is not None and behind is not None:
+            base = None if tensor is None else self.known(tensor._base)
+            owner = self.aliases.get(entry) or self.aliases.get(base)  # type: ignore[arg-type]
+            if owner is not None and (behind := owner()) is not None:
                 before = owner.number
                 noted = note_write_behind(self, behind, owner, spot)
                 self.note("data=", None, [before, number], [owner.number], spot, off, (noted,))
@@ -318,20 +305,22 @@ class Recorder(TorchFunctionMode):
         """The autograd nodes of what was made before the recording, among the values from this one on."""
         return [value.node for value in self.values[since:] if value.operation is None and value.node is not None]
 
+    def known(self, tensor: Tensor | None) -> Entry | None:
+        """The entry of a tensor that was met before; numbers of objects are given out again, so it has to be this one."""
+        entry = self.entries.get(id(tensor))
+        return entry if entry is not None and entry() is tensor else None
+
     def entry(self, tensor: Tensor) -> Entry:
         """What is known of a tensor; a tensor seen for the first time becomes an input of the run."""
         entry = self.entries.get(id(tensor))
-        if entry is not None and entry() is tensor:
-            if self.written:
-                self._refresh(tensor, entry)
-            return entry
-        return self.meet(tensor, None)
+        if entry is None or entry() is not tensor:
+            return self.meet(tensor, None)
+        if self.written:
+            self._refresh(tensor, entry)
+        return entry
 
     def entry_outside(self, tensor: Tensor) -> Entry:
         """The entry of a tensor that a variable was bound to, from outside of any call."""
-        entry = self.entries.get(id(tensor))
-        if entry is not None and entry() is tensor and not self.written:
-            return entry
         with without_function_modes():
             return self.entry(tensor)
 
@@ -341,7 +330,7 @@ class Recorder(TorchFunctionMode):
         self.entries[id(tensor)] = entry
         values.append(entry)
         if self.written:
-            entry.buffer = buffer = self._buffer_of_base(tensor)
+            entry.buffer = buffer = self.buffer_of_base(tensor)
             entry.stamp = 0 if buffer is None else buffer.writes  # made after all writes so far
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()
@@ -349,31 +338,25 @@ class Recorder(TorchFunctionMode):
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
         """A tensor whose memory was written through another one has a new value."""
+        if entry.buffer is None:
+            entry.buffer = self.buffer_of_base(tensor)
         buffer = entry.buffer
-        if buffer is None:
-            buffer = self._buffer_of_base(tensor)
-            if buffer is None:
-                return
-            entry.buffer = buffer
-        if entry.stamp != buffer.writes:
+        if buffer is not None and entry.stamp != buffer.writes:
             since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
             self.renumber(tensor, entry, len(self.operations))
-            last = buffer.versions[-1].spot
-            self.note("alias", None, since, [entry.number], last)
+            self.note("alias", None, since, [entry.number], buffer.versions[-1].spot)
             entry.stamp = buffer.writes
 
-    def _buffer_of_base(self, tensor: Tensor) -> Buffer | None:
+    def buffer_of_base(self, tensor: Tensor) -> Buffer | None:
         base = tensor._base
         if base is None or (tensor.requires_grad and tensor.is_leaf):  # a leaf has no history but its own
             return None
-        known = self.entries.get(id(base))
-        return known.buffer if known is not None and known() is base else None
+        known = self.known(base)
+        return None if known is None else known.buffer
 
     def renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
         """A new value of the same tensor object."""
-        self.values[entry.number] = Made(
-            entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad
-        )
+        self.values[entry.number] = Made(entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad)
         self.earlier[len(self.values)] = entry.number
         entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
         holder = entry.shadow if entry.shadow is not None else tensor
@@ -389,8 +372,8 @@ class Recorder(TorchFunctionMode):
         found = []
         for item in result:
             if isinstance(item, Tensor):
-                entry = self.entries.get(id(item))
-                if entry is None or entry() is not item:
+                entry = self.known(item)
+                if entry is None:
                     entry = self.meet(item, len(self.operations))
                 elif entry.operation is None and entry not in given:
                     entry.place(item, len(self.operations))

@@ -21,7 +21,7 @@ from wrt._backends.torch.recording.names import ModulePaths, without_wrappers
 from wrt._backends.torch.recording.patching import Events
 from wrt._backends.torch.recording.recorder import Recorder
 from wrt._backends.torch.recording.shadows import shadow_of
-from wrt._backends.torch.recording.writes import Buffer, describe_region, geometry, offsets_of
+from wrt._backends.torch.recording.writes import Buffer, describe_region, geometry, offsets_of, positions_of
 from wrt._backends.torch.views import AFTERWARDS, in_base
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow, upstream
@@ -107,8 +107,8 @@ class TorchRecording(LiveRecord):
         self.spot = (frame.f_code, frame.f_lasti)
         named = {id(entry) for entry in self.bound_names.objects()}
         for name, tensor in visible_tensors(frame, is_tensor).items():
-            entry = self.recorder.entries.get(id(tensor))
-            if entry is not None and entry() is tensor and id(entry) not in named:
+            entry = self.recorder.known(tensor)
+            if entry is not None and id(entry) not in named:
                 self.bound_names.add(self._binding(name, entry, self.spot))
 
     def bound(self, binding: Binding) -> Value:
@@ -123,10 +123,9 @@ class TorchRecording(LiveRecord):
 
     def known(self, tensor: Tensor) -> Entry | None:
         """What the run noted of a tensor; the parameters of a module that was called belong to it, used or not."""
-        entry = self.recorder.entries.get(id(tensor))
-        if entry is None and isinstance(tensor, Parameter) and self.names:
-            entry = self.recorder.entries.get(id(tensor))
-        return entry if entry is not None and entry() is tensor else None
+        if isinstance(tensor, Parameter) and id(tensor) not in self.recorder.entries:
+            _ = self.names
+        return self.recorder.known(tensor)
 
     def own(self, value: Value) -> Value:
         """The same tensor in this run: one that several recordings met has a Value in each."""
@@ -134,8 +133,7 @@ class TorchRecording(LiveRecord):
         if entry is None or value.record is self:
             return value
         tensor = entry()
-        here = None if tensor is None else self.known(tensor)
-        return value if here is None else self.of_entry(here)
+        return value if tensor is None else self.find(tensor) or value
 
     def _entry(self, value: Value) -> Entry | None:
         found: Entry | None = getattr(value.key, "entry", None) if value.record is self else None
@@ -163,20 +161,14 @@ class TorchRecording(LiveRecord):
         return Value(self, moment, tuple(entry.shape), entry.dtype, self._name_of(entry))
 
     def _name_of(self, entry: Entry) -> str:
-        found = self.names.of(entry)
-        return found[-1].name if found else ""
+        return found[-1].name if (found := self.names.of(entry)) else ""
 
     def buffer_of(self, entry: Entry) -> Buffer | None:
         """The memory behind a tensor, if it was ever written in place."""
-        if entry.buffer is not None:
-            return entry.buffer if entry.buffer.writes else None
-        tensor = entry()
-        if tensor is None or tensor.layout != torch.strided or (tensor.requires_grad and tensor.is_leaf):
-            return None
-        base = tensor._base
-        root = None if base is None else self.recorder.entries.get(id(base))
-        found = root.buffer if root is not None and root() is base else None
-        return found if found is not None and found.writes else None
+        tensor, buffer = entry(), entry.buffer
+        if buffer is None and tensor is not None and tensor.layout == torch.strided:
+            buffer = self.recorder.buffer_of_base(tensor)
+        return buffer if buffer is not None and buffer.writes else None
 
     def join(self, other: Any) -> Any:
         return self if isinstance(other, LiveRecord) else None  # all torch graphs are one graph
@@ -223,7 +215,7 @@ class TorchRecording(LiveRecord):
             number = version.number if tuple(version.geometry[0]) == shape else -1
             moment = RecordedMoment(version.edge, entry.device, entry, -1, None, None, number)
             then = Value(self, moment, shape, value.dtype, value.name)
-            picked = Elements.at(shape, buffer.positions(offsets[here]))
+            picked = Elements.at(shape, _positions(buffer, offsets[here]))
             parts.append(Part(then, picked, here))
         if len(parts) == 1:
             only = parts[0]
@@ -327,7 +319,7 @@ class TorchRecording(LiveRecord):
         shape = tuple(buffer.base_geometry[0])
         moment = RecordedMoment(buffer.versions[k].edge, entry.device, entry, -1, None, None)
         then = Value(self, moment, shape, value.dtype, f"{value.name or 'tensor'}.at({k})")
-        positions = buffer.positions(offsets_of(_geometry(entry)))
+        positions = _positions(buffer, offsets_of(_geometry(entry)))
         return then, Elements.at(shape, positions.reshape(value.shape))
 
     # ---------------------------------------------------------------- places and plain data
@@ -401,6 +393,13 @@ class RecordedMoment(Moment):
         super().__init__(edge, device, tensor, version, view)
         self.entry = entry
         self.number = number
+
+
+def _positions(buffer: Buffer, offsets: Any) -> Any:
+    """Places in its memory as flat positions of the tensor that stands for all of it."""
+    found = positions_of(buffer.base_geometry, offsets)
+    assert found is not None
+    return found
 
 
 def _geometry(entry: Entry) -> Any:

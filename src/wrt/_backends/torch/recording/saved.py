@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wrt._backends.torch.compat import Words, memory_of, raw_saved, without_function_modes
+from wrt._backends.torch.compat import Words, memory_of, raw_saved, tree_map, without_function_modes
 
 if TYPE_CHECKING:
     from wrt._backends.torch.recording.recorder import Recorder
@@ -139,18 +139,14 @@ class Saved:
     def box(self, args: Any) -> Any:
         """Arguments of a call with a box in the place of every tensor; `unbox` gives them back."""
         with without_function_modes():  # making boxes is no operation of the user's
-            return self._box(args)
+            return tree_map(self._box_argument, args)
 
-    def _box(self, args: Any) -> Any:
-        if isinstance(args, Tensor):
-            box = self.pack(args)
-            box.operation = -1  # no backward needs it
-            return box
-        if isinstance(args, dict):
-            return {key: self._box(arg) for key, arg in args.items()}
-        if type(args) in (list, tuple):
-            return type(args)(self._box(arg) for arg in args)
-        return args
+    def _box_argument(self, arg: Any) -> Any:
+        if not isinstance(arg, Tensor):
+            return arg
+        box = self.pack(arg)
+        box.operation = -1  # no backward needs it
+        return box
 
 
 def _version(tensor: Tensor) -> int:
@@ -159,10 +155,4 @@ def _version(tensor: Tensor) -> int:
 
 def unbox(args: Any) -> Any:
     """Boxed arguments with their tensors, as they were when the call was made."""
-    if isinstance(args, Box):
-        return args.tensor
-    if isinstance(args, dict):
-        return {key: unbox(arg) for key, arg in args.items()}
-    if type(args) in (list, tuple):
-        return type(args)(unbox(arg) for arg in args)
-    return args
+    return tree_map(lambda arg: arg.tensor if isinstance(arg, Box) else arg, args)

@@ -92,16 +92,6 @@ class Buffer:
         _replay(marks, self.versions[k], 1)
         return np.flatnonzero(marks.numpy())
 
-    def positions(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Offsets in memory as flat positions of the base."""
-        size, stride, start = self.base_geometry
-        if _is_row_major(size, stride):
-            return offsets - start
-        offered = offsets_of(self.base_geometry)
-        order = np.argsort(offered, kind="stable")
-        found: npt.NDArray[np.int64] = order[np.searchsorted(offered[order], offsets)]
-        return found
-
 
 def geometry(tensor: Tensor) -> Geometry:
     return tensor.shape, tensor.stride(), tensor.storage_offset()
@@ -119,13 +109,20 @@ def offsets_of(at: Geometry, positions: npt.NDArray[np.int64] | None = None) -> 
     return offsets
 
 
-def _is_row_major(size: Any, stride: Any) -> bool:
+def positions_of(at: Geometry, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Places in memory as flat positions of a tensor; None where one is no element of it."""
     expected = 1
-    for length, step in zip(reversed(size), reversed(stride), strict=True):
+    for length, step in zip(reversed(at[0]), reversed(at[1]), strict=True):
         if length != 1 and step != expected:
-            return False
+            break
         expected *= length
-    return True
+    else:
+        return offsets - at[2]
+    offered = offsets_of(at)
+    order = np.argsort(offered, kind="stable")
+    found = np.minimum(np.searchsorted(offered[order], offsets), len(order) - 1)
+    positions: npt.NDArray[np.int64] = order[found]
+    return positions if np.array_equal(offered[positions], offsets) else None
 
 
 def pattern_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,7 +1,6 @@
 """Around every test: nothing global may have changed. For every test: `unchanged` and `watched`."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,15 +18,6 @@ def nothing_global_changes() -> Iterator[None]:
     before = _snapshot.ambient()
     yield
     _snapshot.require_same(before, _snapshot.ambient())
-
-
-@pytest.fixture(autouse=True)
-def hooks_of_other_tests_are_forgotten() -> Iterator[None]:
-    """A hook that a test leaves on a graph acts only there, but `explain()` cannot know that."""
-    yield
-    followed = sys.modules.get("wrt._backends.torch.hooks")
-    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES", "_TENSORS") if followed else ():
-        getattr(followed, known).clear()
 
 
 @pytest.fixture

@@ -78,7 +78,8 @@ class Derivative(LinearMap):
         """y's shape, then x's; nothing is computed."""
         if self._entries is not None:
             return self._entries.shape
-        return self._columns + self.rows.shape if self._transposed else self.rows.shape + self._columns
+        columns = self._sides[0].shape if len(self._sides) == 1 else self._columns
+        return columns + self.rows.shape if self._transposed else self.rows.shape + columns
 
     @property
     def ndim(self) -> int:
@@ -190,7 +191,16 @@ class Derivative(LinearMap):
     @property
     def value(self) -> Any:
         """The answer as a tensor of the framework, on x's device and in its dtype."""
-        with self._y.record.outside():
+        y = self._y
+        with y.record.outside():
+            if self._answer is None and len(self._sides) == 1 and self._entries is None and self._shared is None:
+                try:
+                    self._answer = answers.answer(Ask(y, self.rows, self._sides[0]))
+                except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
+                    error.finding = self._finding() or error.finding
+                    raise
+                if not self._transposed:
+                    return y.record.backend.arrays.reshape(self._answer.array, self.shape)
             return self._shaped(self._answered())
 
     def _shaped(self, answer: Answer) -> Any:

@@ -15,7 +15,7 @@ from wrt._plan.direct import direct
 from wrt._plan.plans import better, remember, worth_planning
 from wrt._run import identity
 from wrt._run.answer import Answer, answer, attempt, is_identity, look_by, meant, raise_unless_independent
-from wrt._run.forms import Form
+from wrt._run.forms import Dense, Form
 from wrt._run.memory import Growing, is_small, lines_per_call
 from wrt._run.prove import Proof
 from wrt._run.run import with_rows
@@ -39,7 +39,7 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
         return None
     whole = answer(ask)
     report.take(whole.report)
-    return whole.form
+    return Dense(ask, whole.array)
 
 
 def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:

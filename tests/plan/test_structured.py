@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.planner.problems import PROBLEMS, Problem, at_random, brusselator, row_loop
+from tests.plan.problems import PROBLEMS, Problem, at_random, brusselator, row_loop
 from wrt import d, options
 
 

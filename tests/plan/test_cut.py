@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planner.problems import row_loop
+from tests.plan.problems import row_loop
 from wrt import d
 from wrt._backends.torch.live import LiveRecord
 from wrt._core.flow import Flow

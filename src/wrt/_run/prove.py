@@ -135,9 +135,9 @@ class Proof:
             return None
 
     def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
-        """Whether a few plain rows, those with the largest entries of the doubtful columns, say the same."""
-        rows = np.unique(np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS])
-        for row in rows[: SETTLING_ROWS * len(columns)].tolist():
+        """Whether a few plain rows say the same: those with the largest entries of the doubtful columns, and the worst."""
+        largest = np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS]
+        for row in np.unique([*largest.ravel(), *self._worst_rows(mine, columns)]).tolist():
             plain = self.sweeper.row(row, "doubtful rows")
             if plain is None:
                 return False
@@ -145,6 +145,36 @@ class Proof:
             if not (np.abs(said - mine[row]) <= allowed).all():
                 return False
         return True
+
+    def _worst_rows(self, mine: Numbers, columns: Positions) -> list[int]:
+        """For each doubtful column the row where it is off most, as far as halving leads there: a plain pass for each half.
+
+        What is off in one place would hide from rows that are chosen by their size.
+        """
+        weights, expected = self.pass_made
+        halves: dict[tuple[int, int], Numbers] = {}
+        found: list[int] = []
+        for numbers, column in zip(mine.T, columns.tolist(), strict=True):
+            start, stop, off = 0, len(weights), weights @ numbers - expected[column]
+            while stop - start > 1:
+                middle = (start + stop) // 2
+                if (start, middle) not in halves:
+                    halves[start, middle] = self._some_rows(start, middle)
+                first = weights[start:middle] @ numbers[start:middle] - halves[start, middle][column]
+                if abs(first) >= abs(off - first):
+                    stop, off = middle, first
+                else:
+                    start, off = middle, off - first
+            found.append(start)
+        return found
+
+    def _some_rows(self, start: int, stop: int) -> Numbers:
+        """The independent pass of these rows alone, (n,)."""
+        ask, arrays = self.sweeper.ask, self.sweeper.arrays
+        weights = np.zeros((1, ask.m))
+        weights[0, start:stop] = self.pass_made[0][start:stop]
+        found = self.sweeper.plain(arrays.from_numpy(weights, ask.y), "doubtful rows")
+        return np.zeros(ask.n) if found is None else wide(arrays.numpy(found))[0]
 
 
 def own_roundings(precision: float) -> int:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from wrt._operators.steps import Solved
     from wrt._run.function import Function
     from wrt._study.field import Field, receptive_field
-    from wrt._study.flow import Flow, flow
+    from wrt._study.flow import Flow, Watch, flow, watch
     from wrt._study.steering import Steered, steer
-    from wrt._study.watching import Watch, watch
 
 _WHEN_ASKED = {
     "Checked": "_operators.check",
@@ -43,7 +42,7 @@ _WHEN_ASKED = {
     "Spectrum": "_operators.spectrum",
     "Steered": "_study.steering",
     "Stored": "_beyond.stored",
-    "Watch": "_study.watching",
+    "Watch": "_study.flow",
     "check": "_notation.why",
     "explain_cause": "_notation.why",
     "flow": "_study.flow",
@@ -53,7 +52,7 @@ _WHEN_ASKED = {
     "map": "_beyond.map",
     "receptive_field": "_study.field",
     "steer": "_study.steering",
-    "watch": "_study.watching",
+    "watch": "_study.flow",
     "why": "_notation.why",
 }
 """What most programs never use is imported when it is first named: `import wrt` stays light."""

@@ -16,8 +16,7 @@ from wrt._microscope.encode import Numbers
 from wrt._notation.d import d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
-from wrt._study.places import handle_of, narrow_places
-from wrt._study.tensors import numbers
+from wrt._study.tensors import handle_of, narrow_places, numbers
 
 TEXT = 4 / 3  # characters of base64 for one byte
 

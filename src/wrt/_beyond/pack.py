@@ -11,13 +11,12 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +40,6 @@ def travel(framework: str) -> Any:
     """How tensors of a framework travel; None where they are NumPy's anyway."""
     where = f"wrt._backends.{framework}.travel"
     return import_module(where) if find_spec(where) is not None else None
-
-
-def steady(framework: str) -> AbstractContextManager[None]:
-    """Inside, a framework answers the same question with the same bits, whatever it was asked before."""
-    kept = getattr(travel(framework), "steady", nullcontext)
-    return cast(AbstractContextManager[None], kept())
 
 
 def frameworks() -> list[str]:

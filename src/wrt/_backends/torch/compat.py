@@ -16,13 +16,12 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import CO_OPTIMIZED
 from operator import methodcaller
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType, NoneType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch

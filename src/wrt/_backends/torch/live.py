@@ -200,9 +200,9 @@ class LiveRecord:
 
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate; of one tensor by itself none is needed."""
-        if len(x.parts) == 1 and y.key is x.parts[0].value.key:
-            return
         if y.key._edge is None and y.key.edge is None:
+            if len(x.parts) == 1 and self.same(y, x.parts[0].value):
+                return
             raise _no_history(y, f"{_name(y, 'y')} does not require grad, so torch kept no history of it", y, x)
         side: Side | None = x
         while side is not None:

@@ -336,15 +336,19 @@ class Undisturbed:
     __slots__ = ("_retained", "_stack")
 
     def __enter__(self) -> None:
-        self._retained = [(tensor, _grad(tensor)) for tensor in retained()]
+        self._retained: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         self._stack: ExitStack | None = None
-        if has_modes():
-            self._stack = ExitStack()
-            self._stack.enter_context(torch._C.DisableTorchFunction())
-            self._stack.enter_context(torch.inference_mode(False))
-            self._stack.enter_context(torch.autocast("cpu", enabled=False))
+        if not has_modes():
+            self._retained = [(tensor, _grad(tensor)) for tensor in retained()]
+            return
+        with ExitStack() as stack:
+            stack.enter_context(torch._C.DisableTorchFunction())
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.autocast("cpu", enabled=False))
             if torch.is_autocast_enabled("cuda"):
-                self._stack.enter_context(torch.autocast("cuda", enabled=False))
+                stack.enter_context(torch.autocast("cuda", enabled=False))
+            self._retained = [(tensor, _grad(tensor)) for tensor in retained()]
+            self._stack = stack.pop_all()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for tensor, grad in self._retained:

@@ -392,24 +392,23 @@ def retained() -> list[torch.Tensor]:
     seen: set[int] = set()
     places = _scopes(sys._getframe(1), seen) or [one for f in list(sys._current_frames().values()) for one in _scopes(f, seen)]
     found: dict[int, torch.Tensor] = {}
-    for _ in range(thresholds.REACH_STEPS):
-        deeper: list[Any] = []
-        for place in places:
-            for value in list(place.values() if isinstance(place, dict) else place):
-                kind = type(value)
-                if kind in _NO_TENSOR_INSIDE:
-                    continue
-                if isinstance(value, torch.Tensor):
-                    if value.retains_grad:
-                        found[id(value)] = value
-                elif kind in _CONTAINERS or isinstance(value, torch.nn.Module) or _USER_MODULES[kind.__module__]:
-                    inside = value if kind in _CONTAINERS else getattr(value, "__dict__", ())
-                    if 0 < len(inside) <= thresholds.REACH_ITEMS and id(inside) not in seen:
-                        seen.add(id(inside))
-                        deeper.append(inside)
-        if not deeper:
+    left = thresholds.REACH_VALUES
+    for place in places:  # grows while we go
+        left -= len(place)
+        if left < 0:
             break
-        places = deeper
+        for value in list(place.values() if isinstance(place, dict) else place):
+            kind = type(value)
+            if kind in _NO_TENSOR_INSIDE:
+                continue
+            if kind is torch.Tensor or (kind not in _CONTAINERS and isinstance(value, torch.Tensor)):
+                if value.retains_grad:
+                    found[id(value)] = value
+                continue
+            inside = value if kind in _CONTAINERS else _attributes(value)
+            if 0 < len(inside) <= left and id(value) not in seen:
+                seen.add(id(value))
+                places.append(inside)
     return list(found.values())
 
 
@@ -435,6 +434,14 @@ _LOCALS_STAY = sys.version_info < (3, 13)
 """A copy of its variables, made when somebody looks, stays with a frame; the frame, this name and the count hold it."""
 
 
+def _attributes(value: Any) -> Any:
+    """What an object of the user's keeps, or a model: its parts, and what its class or the user has put there."""
+    if isinstance(value, torch.nn.Module):
+        own = vars(value)
+        return [one for name, one in own.items() if name not in _OF_EVERY_MODULE] + [*own.get("_modules", {}).values()]
+    return getattr(value, "__dict__", ()) if _USER_MODULES[type(value).__module__] else ()
+
+
 class _UserModules(dict[str, bool]):
     """Whether a module, by its name, is a file of the user's."""
 
@@ -445,6 +452,7 @@ class _UserModules(dict[str, bool]):
 
 
 _USER_MODULES = _UserModules()
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _CONTAINERS = frozenset([dict, list, tuple, set, OrderedDict, defaultdict, deque])
 _NO_TENSOR_INSIDE = frozenset([ModuleType, FunctionType, BuiltinFunctionType, type, NoneType, bool, int, float, str, bytes])
 

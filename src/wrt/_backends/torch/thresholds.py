@@ -1,10 +1,7 @@
 """Every number in this backend that is a choice, with its unit."""
 
-REACH_STEPS = 5
-"""How many containers or attributes deep a tensor may lie within the user's reach, to be found there."""
-
-REACH_ITEMS = 1000
-"""Containers of more items are data, and are not searched for tensors."""
+REACH_VALUES = 5_000
+"""How many variables, items and attributes of the user's are looked at, the nearest first, for retained gradients."""
 
 FRESH_MEMORY_ELEMENTS = 2**18
 """A larger array on a CPU is asked of the system by NumPy: it is there in a tenth of the time torch takes."""

@@ -14,13 +14,14 @@ from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from wrt._backends.tensorflow import compat, events, noticed
+from wrt._backends.tensorflow import compat, events
 from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
-from wrt._backends.tensorflow.names import layers_named
-from wrt._backends.tensorflow.operators import lean_operators
+from wrt._backends.tensorflow.names import name_layers
 from wrt._backends.tensorflow.recording import TensorFlowRecording
-from wrt._backends.tensorflow.resting import rested
+from wrt._backends.tensorflow.tensors import is_tensor, taped_as
+from wrt._backends.tensorflow.thresholds import WAITING_NUMBERS
+from wrt._backends.tensorflow.tracing import pause_inside_operations
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.interrupts import held_back
 from wrt._core.protocol import Backend
@@ -29,7 +30,7 @@ from wrt._names.frame_names import visible_tensors
 from wrt._names.watch import Watcher
 
 
-def _closed(stack: ExitStack) -> None:
+def _close(stack: ExitStack) -> None:
     try:
         with held_back():
             stack.close()
@@ -45,9 +46,6 @@ class _Open(threading.local):
 
 
 OPEN = _Open()
-
-ROOM = 2**17
-"""Elements of tensors that may be kept alive for a while, so that what was done to them is written down later, or never."""
 
 
 class _Usual(dict[str | bytes, bool]):
@@ -67,11 +65,11 @@ class Recorder:
     def __init__(self, backend: Backend) -> None:
         self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
         self.layers: list[str] = []
-        self.room = ROOM  # elements that may yet wait to be noted by their numbers
+        self.room_numbers = WAITING_NUMBERS  # elements that may yet wait to be noted by their numbers
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
     @contextmanager
-    def listening(self) -> Iterator[TensorFlowRecording]:
+    def listen(self) -> Iterator[TensorFlowRecording]:
         """Record what runs inside, in this thread; names only where they are watched."""
         stack = ExitStack()
         try:
@@ -79,17 +77,17 @@ class Recorder:
                 self._begin(stack, user_frame(sys._getframe(1)))
             yield self.recording
         finally:
-            _closed(stack)
+            _close(stack)
+            self.recording.over = True
 
     def _begin(self, stack: ExitStack, frame: FrameType | None) -> None:
         recording = self.recording
-        stack.enter_context(compat.EAGERLY.held())
-        stack.enter_context(noticed.reads(self._read))
-        stack.enter_context(noticed.arrays(self._from_numpy))
-        stack.enter_context(noticed.custom_gradients(self._custom))
-        stack.enter_context(layers_named(self))
-        stack.enter_context(lean_operators())
-        stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
+        stack.enter_context(compat.EAGERLY.on())
+        stack.enter_context(compat.notice_reads(self._read))
+        stack.enter_context(compat.notice_arrays(self._from_numpy))
+        stack.enter_context(compat.notice_custom_gradients(self._custom))
+        stack.enter_context(name_layers(self))
+        stack.enter_context(events.follow_events(recording.events, self._count, self._number))
         stack.callback(compat.close_tape, recording.open())
         compat.add_callback(self._ran)
         stack.callback(compat.remove_callback, self._ran)
@@ -98,24 +96,24 @@ class Recorder:
         stack.callback(OPEN.recorders.remove, self)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch_names(self) -> Iterator[None]:
         """Learn what the user's variables mean: around his code and as little of ours as can be, for it takes time."""
         before = sys.gettrace()
         stack = ExitStack()
         try:
             with held_back():
-                stack.enter_context(Watcher(self.recording.is_tensor, _nobody, self._note))
+                stack.enter_context(Watcher(is_tensor, _nobody, self._note))
                 if before is None:
-                    self.tracer = stack.enter_context(rested())
+                    self.tracer = stack.enter_context(pause_inside_operations())
             yield
         finally:
-            _closed(stack)
+            _close(stack)
 
     def _count(self) -> int:
         return self.recording.log.count
 
     def _number(self, tensor: Any) -> int:
-        return compat.number(self.recording.known_as(tensor))
+        return compat.number(taped_as(tensor))
 
     # ---------------------------------------------------------------- tensors
 
@@ -129,10 +127,10 @@ class Recorder:
         recording = self.recording
         number = compat.number(tensor)
         if not recording.met(number):
-            recording.log.held[number] = tensor
+            recording.log.references[number] = tensor
             kind = compat.kind(tensor)
             recording.log.shapes[number] = (compat.shape(tensor), kind)
-            recording.log.met(number)
+            recording.log.meet(number)
             if kind != compat.RESOURCE:
                 recording.taped[number] = False
             if kind in compat.CARRIES_GRADIENT or kind == compat.RESOURCE:
@@ -142,15 +140,15 @@ class Recorder:
 
     def _watch_what_is_at_hand(self, frame: FrameType | None) -> None:
         if frame is not None:
-            for name, tensor in visible_tensors(frame, self.recording.is_tensor).items():
-                taped = self.recording.known_as(tensor)
+            for name, tensor in visible_tensors(frame, is_tensor).items():
+                taped = taped_as(tensor)
                 self.meet(taped, watch=True)
-                self.recording.called(name, compat.number(taped))
+                self.recording.call(name, compat.number(taped))
 
     def _note(self, name: str, tensor: Any, code: CodeType, offset: int) -> weakref.ref[Any]:
         """A variable of the user's code means a tensor now."""
         if type(tensor) is not compat.EagerTensor:
-            self.meet(self.recording.known_as(tensor))
+            self.meet(taped_as(tensor))
         elif tensor._id not in self.recording.taped:
             self.meet(tensor)
         self.recording.noted.append((name, tensor, code, offset))
@@ -159,7 +157,7 @@ class Recorder:
     def name(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """Bind a name that no variable has: a layer, a tap."""
         frame = user_frame(frame)
-        if frame is not None and self.recording.is_tensor(tensor):
+        if frame is not None and is_tensor(tensor):
             self._note(name, tensor, frame.f_code, frame.f_lasti)
 
     def _custom(self, op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
@@ -169,7 +167,7 @@ class Recorder:
                 if isinstance(tensor, compat.EagerTensor):
                     self.meet(tensor, watch=True)
             if callable(backward):
-                customs = self.recording.notes_for_why.customs
+                customs = self.recording.events.customs
                 customs.append(events.custom(op, self._count(), inputs, outputs, backward))
 
     def _read(self, tensor: Any) -> None:
@@ -207,10 +205,10 @@ class Recorder:
         made = tuple(outputs or ())  # the caller may yet change his list
         for tensor in made:
             taped[tensor._id] = tensor._datatype_enum() in compat.CARRIES_GRADIENT
-            self.room -= tensor._num_elements()
+            self.room_numbers -= tensor._num_elements()
         self.recording.log.waiting.append((op, tuple(inputs), made, here, layer, False, attributes, via))
-        if self.room < 0:
-            self.room = ROOM
+        if self.room_numbers < 0:
+            self.room_numbers = WAITING_NUMBERS
             self.recording.log.read()
 
     def _ran_unusually(
@@ -236,7 +234,7 @@ class Recorder:
         numbers = tuple(log.number(compat.number(tensor)) for tensor in inputs)
         for number, tensor in zip(numbers, inputs):
             if number not in log.producer or log.tensors[number][1] == compat.RESOURCE:
-                log.held[number] = tensor
+                log.references[number] = tensor
         written = self._written(op, inputs)
         made = [self._made(tensor, stopped, op) for tensor in outputs or ()]
         index = log.add(Operation(op, numbers, (*written, *made), here, layer, stopped, attributes, via))
@@ -306,7 +304,7 @@ class Recorder:
                 layer = self.layers[-1] if self.layers else ""
                 read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)
                 recording.log.add(read)
-                recording.log.held[compat.number(tensor)] = tensor
+                recording.log.references[compat.number(tensor)] = tensor
                 return True
         return False
 
@@ -318,8 +316,8 @@ class Recorder:
         if compat.is_call(op):
             for handle in handles:
                 self.recording.note_read(handle, None)
-            return tuple(self.recording.log.rewritten(compat.number(handle)) for handle in handles)
-        return tuple(self.recording.assigned(handle) for handle in handles)
+            return tuple(self.recording.log.rewrite(compat.number(handle)) for handle in handles)
+        return tuple(self.recording.note_assignment(handle) for handle in handles)
 
 
 def _nobody(binding: Any) -> None:

@@ -112,26 +112,30 @@ class FullGraph:
                 tensors[number] = replace(tensors[number], shape=key.shape, dtype=key.dtype.name)
 
 
-class TapeView:
-    """What the user's own tape followed: which tensors, from when on, and why not the others.
+class TensorFlowEvidence:
+    """Everything `why` asks of one recording: what the user's own tape followed, from when on, why not the rest, and numbers."""
 
-    One question: which tape is meant, and what it saw. Without a tape of the user's the recording's own counts.
-    """
+    events: Sequence[Event] = ()
 
-    def __init__(self, full: FullGraph, y: int | None = None) -> None:
-        self.full = full
-        self.recording = full.recording
-        self.log = full.log
-        self.graph = full.graph
-        self.y = y
-        self.tape: UserTape | None = None if y is None else self._chosen(y)
+    def __init__(self, recording: TensorFlowRecording) -> None:
+        self.log = recording.log
+        self.full = FullGraph(recording)
+        self.payloads = self.full.payloads
+        self.graph = self.full.graph
+        self.y: int | None = None
+        self.tape: UserTape | None = None  # the one of the user's that is meant; without it the recording's own counts
         self._watched: set[int] | None = None
+
+    # ---------------------------------------------------------------- the user's tape
+
+    def look_from(self, y: int) -> None:
+        self.y, self.tape, self._watched = y, self._chosen(y), None
 
     def _chosen(self, y: int) -> UserTape | None:
         """The last tape that was open when y was made, or else before."""
         node = self.graph.producer(y)
         made = self.full.at[node.id] if node is not None else len(self.log.operations)
-        earlier = [t for t in self.recording.events.tapes if t.start <= made]
+        earlier = [t for t in self.full.recording.events.tapes if t.start <= made]
         around = [t for t in earlier if t.covers(made)]
         return next(reversed(around or earlier), None)
 
@@ -160,7 +164,7 @@ class TapeView:
         return self.log.tensors[number][1] == compat.RESOURCE
 
     def _trainable(self, number: int) -> bool:
-        for key in self.recording.keys.variables():
+        for key in self.full.recording.keys.variables():
             if number in (key.number, self.log.number(key.number)):
                 return bool(key.variable.trainable)
         return True
@@ -200,8 +204,8 @@ class TapeView:
 
     def _was_variable(self, tensor: int) -> Where | None:
         """Where a name that meant a variable came to mean this tensor."""
-        for name in self.recording.names:
-            for earlier, later in pairwise(self.recording.names.all(name)):
+        for name in self.full.recording.names:
+            for earlier, later in pairwise(self.full.recording.names.all(name)):
                 if earlier.object.variable is not None and later.object.number == tensor:
                     return later.where
         return None
@@ -218,7 +222,7 @@ class TapeView:
         for later in self.graph.nodes[node.id :]:
             if not after.isdisjoint(later.inputs):
                 after.update(later.outputs)
-        bound = [b for name in self.recording.names for b in self.recording.names.all(name) if b.code is code]
+        bound = [b for name in self.full.recording.names for b in self.full.recording.names.all(name) if b.code is code]
         found = [b for b in bound if b.object.number in after]
         return min(found, key=lambda b: b.where.line).where if found else node.where
 
@@ -229,25 +233,6 @@ class TapeView:
             return None
         spot = tape.asked[0].where
         return (place(*spot) if spot else None), "this call uses the tape up, and it is not persistent"
-
-
-class TensorFlowEvidence:
-    """Everything `why` asks of one recording."""
-
-    events: Sequence[Event] = ()
-
-    def __init__(self, recording: TensorFlowRecording) -> None:
-        self.log = recording.log
-        self.full = FullGraph(recording)
-        self.payloads = self.full.payloads
-        self.graph = self.full.graph
-        self.tape = TapeView(self.full)
-
-    # ---------------------------------------------------------------- the user's tape
-
-    def look_from(self, y: int) -> None:
-        """Choose the tape that is meant."""
-        self.tape = TapeView(self.full, y)
 
     def moments(self, tensor: int) -> list[int]:
         """A variable has another number after every write."""
@@ -261,25 +246,10 @@ class TensorFlowEvidence:
             found.append(handles[place])
         return found
 
-    def starts(self, tensor: int) -> int | None:
-        return self.tape.starts(tensor)
-
     def passes(self, node: Node, output: int) -> bool:
         if node.gradient not in ("yes", "custom") or self.off(node):
             return False
         return self.log.tensors[output][1] in compat.CARRIES_GRADIENT or self.log.tensors[output][1] == compat.RESOURCE
-
-    def off(self, node: Node) -> str:
-        return self.tape.off(node)
-
-    def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
-        return self.tape.unfollowed(tensor)
-
-    def outside(self, node: Node) -> Where | None:
-        return self.tape.outside(node)
-
-    def consumed(self, y: int) -> tuple[Where | None, str] | None:
-        return self.tape.consumed(y)
 
     def asked(self) -> list[tuple[list[int], list[int]]]:
         """What the tapes of the user's own were asked for: losses, and what they are to move; of a loop, the last time."""

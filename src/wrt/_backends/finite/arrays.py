@@ -74,10 +74,12 @@ class NumpyArrays:
         flat[positions] = values.reshape(-1)
         return flat.reshape(shape)
 
-    def strided(self, shape: Shape, values: Array, start: int, strides: Shape, like: Value) -> Array:
-        flat = np.zeros(math.prod(shape), like.dtype)
+    def strided(self, shape: Shape, values: Array, start: int, strides: Shape) -> Array:
+        flat = np.zeros(math.prod(shape), values.dtype)
         if values.size:
             steps = [step * flat.itemsize for step in strides]
+            last = start + sum(step * (length - 1) for step, length in zip(strides, values.shape, strict=True))
+            assert 0 <= start <= last < flat.size, "NumPy does not look where it writes"
             np.lib.stride_tricks.as_strided(flat[start:], values.shape, steps)[...] = values
         return flat.reshape(shape)
 

@@ -19,6 +19,7 @@ class FiniteBackend:
     name = "finite"
     arrays: Arrays = NumpyArrays()
     takes_numbers = False
+    writes_in_place = True
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, np.ndarray)

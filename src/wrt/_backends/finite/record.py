@@ -111,6 +111,9 @@ class FiniteRecord:
     def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
         return None
 
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        return None
+
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
         return None
 

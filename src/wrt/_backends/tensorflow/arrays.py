@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.thresholds import PIECE_NUMBERS, SMALL_NUMBERS
+from wrt._backends.tensorflow.thresholds import ALIGNMENT_BYTES, PIECE_NUMBERS, SMALL_NUMBERS
 from wrt._core.index import Positions, Shape
 from wrt._core.protocol import Marks, Numbers
 from wrt._core.value import Value
@@ -105,16 +105,18 @@ class TensorFlowArrays:
 
     @off_tapes
     def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
-        flat = np.zeros(math.prod(shape), like.dtype.as_numpy_dtype)
+        flat = _zeros((math.prod(shape),), like.dtype)
         flat[positions] = _numbers(tf.cast(values, like.dtype)).reshape(-1)
         return _take_over(flat.reshape(shape))
 
     @off_tapes
-    def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape, like: Value) -> Tensor:
-        flat = np.zeros(math.prod(shape), like.dtype.as_numpy_dtype)
+    def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape) -> Tensor:
+        flat = _zeros((math.prod(shape),), values.dtype)
         steps = [step * flat.itemsize for step in strides]
         if math.prod(values.shape):
-            np.lib.stride_tricks.as_strided(flat[start:], values.shape, steps)[...] = _numbers(tf.cast(values, like.dtype))
+            last = start + sum(step * (length - 1) for step, length in zip(strides, values.shape, strict=True))
+            assert 0 <= start <= last < flat.size, "NumPy does not look where it writes"
+            np.lib.stride_tricks.as_strided(flat[start:], values.shape, steps)[...] = _numbers(values)
         return _take_over(flat.reshape(shape))
 
     def sheet(self, shape: Shape, like: Value) -> TensorFlowSheet:
@@ -251,7 +253,7 @@ class TensorFlowSheet:
             self._all = tf.transpose(block) if columns else block
             return
         if self._memory is None:
-            self._memory = np.zeros(self.shape, self.dtype.as_numpy_dtype)
+            self._memory = _zeros(self.shape, self.dtype)
         if columns:
             self._memory[:, start : start + count] = _numbers(block).T
         else:
@@ -267,6 +269,14 @@ class TensorFlowSheet:
 def _numbers(tensor: Tensor) -> npt.NDArray[Any]:
     """A look at a tensor's memory, without a copy where it is NumPy's kind of memory; nobody may write there."""
     return np.asarray(tensor)
+
+
+def _zeros(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
+    """Memory that begins where TensorFlow's own does: it aborts the process on any other."""
+    kind = np.dtype(dtype.as_numpy_dtype)
+    raw = np.zeros(math.prod(shape) * kind.itemsize + ALIGNMENT_BYTES, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[start : start + math.prod(shape) * kind.itemsize].view(kind).reshape(shape)
 
 
 def _take_over(memory: npt.NDArray[Any]) -> Tensor:

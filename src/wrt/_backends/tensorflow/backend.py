@@ -26,6 +26,7 @@ class TensorFlowBackend:
     name = "tensorflow"
     arrays: Arrays = TensorFlowArrays()
     takes_numbers = False
+    writes_in_place = False
 
     def __init__(self) -> None:
         self._recordings: list[weakref.ref[TensorFlowRecording]] = []

@@ -78,7 +78,6 @@ class Recorder:
             yield self.recording
         finally:
             _close(stack)
-            self.recording.over = True
 
     def _begin(self, stack: ExitStack, frame: FrameType | None) -> None:
         recording = self.recording

@@ -23,7 +23,7 @@ from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.recent import Recent
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside, written_less_often
 from wrt._backends.tensorflow.tensors import Keys, TensorKey, is_tensor, taped_as
-from wrt._backends.tensorflow.thresholds import ANSWERS_KEPT, NEAR_OPERATIONS, TRACED_KEPT
+from wrt._backends.tensorflow.thresholds import PATHS_KEPT, NEAR_OPERATIONS, TRACED_KEPT
 from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
@@ -47,15 +47,13 @@ class TensorFlowRecording:
         self.backend = backend
         self.log = Log(start)
         self.tape: Any = None
-        self.over = False  # then nothing of it changes any more
         self.given: tuple[list[Any], dict[str, Any]] = ([], {})  # the arguments, with keys in the places of tensors
         self.returned: Any = None
         self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
         self.events = Events()
         self.updates: dict[int, Update] = {}
         self.traced: Recent[Traced | str] = Recent(TRACED_KEPT)  # sweeps that were traced, or why they cannot be
-        self._answers: Recent[Any] = Recent(ANSWERS_KEPT)
-        self._paths: Recent[list[int]] = Recent(ANSWERS_KEPT)
+        self._paths: Recent[list[int]] = Recent(PATHS_KEPT)
         self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
         self._open_tape = open_tape
@@ -385,6 +383,9 @@ class TensorFlowRecording:
     def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
         return at_address(self, y, xs, address) if self._is_plain(y, *xs) else None
 
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        return None
+
     def _is_plain(self, *values: Value) -> bool:
         """Whether gradients take no other ways than the operations: no variables, no gradients of the user's own."""
         return not self.events.customs and all(value.key.variable is None for value in values)
@@ -410,8 +411,7 @@ class TensorFlowRecording:
 
     @property
     def answers(self) -> dict[Hashable, Any] | None:
-        """Kept once the run is over, unless gradients of the user's own or calls of Python may answer otherwise next time."""
-        return None if not self.over or self.events.customs or self.events.hosts else self._answers
+        return None  # an answer holds the run, and a run that holds answers would only go when garbage is collected
 
     # ---------------------------------------------------------------- answers that are no numbers
 

@@ -22,8 +22,8 @@ PUSH_COST_IN_PULLS = 1.8
 
 TRACED_KEPT = 8
 """Traced sweeps, and"""
-ANSWERS_KEPT = 32
-"""answers that a recording remembers."""
+PATHS_KEPT = 32
+"""ways between two tensors that a recording remembers."""
 
 WAITING_NUMBERS = 2**17
 """Numbers of tensors that may be kept alive for a while, so that what was done to them is written down later, or never."""
@@ -33,3 +33,5 @@ SMALL_NUMBERS = 2**16
 """Of an array that NumPy looks at faster than an operation starts."""
 OPERATION_IN_NUMBERS = 180_000.0
 """What the rates of the cost model let through in the time that one eager operation takes."""
+ALIGNMENT_BYTES = 64
+"""Of the memory of a tensor."""

@@ -23,7 +23,7 @@ from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.recent import Recent
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside, written_less_often
 from wrt._backends.tensorflow.tensors import Keys, TensorKey, is_tensor, taped_as
-from wrt._backends.tensorflow.thresholds import PATHS_KEPT, NEAR_OPERATIONS, TRACED_KEPT
+from wrt._backends.tensorflow.thresholds import NEAR_OPERATIONS, PATHS_KEPT, TRACED_KEPT
 from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings

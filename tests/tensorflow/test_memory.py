@@ -14,7 +14,6 @@ import tensorflow as tf
 import wrt
 from wrt import d
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.thresholds import WAITING_NUMBERS
 
 
 def alive(t: wrt.Trace) -> int:
@@ -83,11 +82,3 @@ def test_names_keep_what_they_stand_for(named: bool) -> None:
         np.testing.assert_array_equal(t["h"].value, [2.0, 3.0])
     else:
         assert "h" not in t.names
-
-
-def test_what_waits_to_be_written_down_is_little() -> None:
-    def unnamed(x: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([tf.negative(1 - tf.negative(x)) for _ in range(200)])
-
-    waiting = wrt.trace(unnamed, tf.ones(2**12)).output._recording.log.waiting
-    assert sum(tensor.shape.num_elements() for row in waiting for tensor in row[2]) <= WAITING_NUMBERS + 2**12

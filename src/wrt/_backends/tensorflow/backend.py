@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,9 +131,7 @@ def _plain(obj: Any) -> bool:
 
 
 def _is_layer(obj: Any) -> bool:
-    keras = sys.modules.get("keras")
-    layer = getattr(getattr(keras, "layers", None), "Layer", None)
-    return layer is not None and isinstance(obj, layer)
+    return isinstance(obj, compat.keras_class("Layer"))
 
 
 BACKEND: Backend = TensorFlowBackend()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -274,25 +276,15 @@ def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) 
 # ---------------------------------------------------------------- tensors
 
 
-def number(tensor: Tensor) -> int:
-    """A number no other tensor of this process ever has."""
-    found: int = tensor._id
-    return found
+number: Callable[[Tensor], int] = attrgetter("_id")
+"""A number no other tensor of this process ever has."""
+kind: Callable[[Tensor], int] = methodcaller("_datatype_enum")
+shape: Callable[[Tensor], tuple[int, ...]] = methodcaller("_shape_tuple")
 
 
 def next_number() -> int:
     """Tensors made from now on have larger numbers."""
     return number(tf.constant(0))
-
-
-def kind(tensor: Tensor) -> int:
-    found: int = tensor._datatype_enum()
-    return found
-
-
-def shape(tensor: Tensor) -> tuple[int, ...]:
-    found: tuple[int, ...] = tensor._shape_tuple()
-    return found
 
 
 def dtype_of(enum: int) -> Any:
@@ -317,18 +309,20 @@ def variables_by_attribute(module: Any) -> dict[str, Any]:
     return named
 
 
-def keras_variable() -> Any:
-    """Keras' own variable class, if Keras is in use."""
-    import sys
+def keras_class(name: str) -> Any:
+    """A class of Keras, if Keras is in use: its layers, its own variables; otherwise one that nothing is an instance of."""
+    return getattr(sys.modules.get("keras"), name, _Nothing)
 
-    keras = sys.modules.get("keras")
-    return getattr(keras, "Variable", None) if keras is not None else None
+
+class _Nothing:
+    """What is there without Keras."""
+
+    def __call__(self) -> None: ...
 
 
 def plain_variable(obj: Any) -> Any:
     """The tf.Variable inside Keras' own; anything else as it is."""
-    wrapper = keras_variable()
-    return obj.value if wrapper is not None and isinstance(obj, wrapper) else obj
+    return obj.value if isinstance(obj, keras_class("Variable")) else obj
 
 
 # ---------------------------------------------------------------- functions of TensorFlow that a recording listens at

@@ -7,7 +7,6 @@ write does not seem to depend on it.
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -45,76 +44,39 @@ class Leak(NamedTuple):
 
 
 class Log:
-    """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it.
-
-    An operation is noted with the tensors themselves while these are small, and read when somebody asks: most programs end
-    before anyone does.
-    """
+    """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it."""
 
     def __init__(self, start: int) -> None:
         self.start = start  # tensors with smaller numbers are older than the recording
-        self.waiting: list[tuple[Any, ...]] = []  # an Operation with tensors instead of numbers
+        self.operations: list[Operation] = []
+        self.tensors: dict[int, tuple[tuple[int, ...], int]] = {}
+        self.producer: dict[int, int] = {}
         self.references: dict[int, Any] = {}  # number -> the tensor, or a weak reference to it
-        self.shapes: dict[int, tuple[tuple[int, ...], int]] = {}  # of tensors that were read or came from outside
         self.first_seen: dict[int, int] = {}  # tensors that no recorded operation made -> operations before them
         self.from_numpy: dict[int, Spot | None] = {}  # arrays that became tensors while recording
         self.leaks: list[Leak] = []
         self.current: dict[int, int] = {}  # handle of a variable -> its number since the last write
         self.blind: set[int] = set()  # operations whose gradient could not be recorded after the fact
-        self._operations: list[Operation] = []
-        self._producer: dict[int, int] = {}
         self._writes = 0
-        self._reading = threading.RLock()
 
     @property
     def count(self) -> int:
         """How many operations have run."""
-        return len(self._operations) + len(self.waiting)
-
-    @property
-    def operations(self) -> list[Operation]:
-        if self.waiting:
-            self.read()
-        return self._operations
-
-    @property
-    def tensors(self) -> dict[int, tuple[tuple[int, ...], int]]:
-        if self.waiting:
-            self.read()
-        return self.shapes
-
-    @property
-    def producer(self) -> dict[int, int]:
-        if self.waiting:
-            self.read()
-        return self._producer
-
-    def read(self) -> None:
-        """Write down the operations that wait, and let go of their tensors."""
-        with self._reading:
-            for op, inputs, outputs, *rest in self.waiting:
-                given, made = tuple([tensor._id for tensor in inputs]), tuple([self.note(tensor, op) for tensor in outputs])
-                self._add(Operation(op, given, made, *rest))
-            self.waiting.clear()
+        return len(self.operations)
 
     def note(self, tensor: Any, op: str) -> int:
         """The number of a tensor that an operation made; what it can make again is not kept alive."""
         number = compat.number(tensor)
-        self.shapes[number] = (compat.shape(tensor), compat.kind(tensor))
+        self.tensors[number] = (compat.shape(tensor), compat.kind(tensor))
         self.references[number] = weakref.ref(tensor) if compat.gives_the_same_again(op) else tensor
         return number
 
     def add(self, operation: Operation) -> int:
-        """One more operation, after all that wait."""
-        if self.waiting:
-            self.read()
-        return self._add(operation)
-
-    def _add(self, operation: Operation) -> int:
-        index = len(self._operations)
-        self._operations.append(operation)
+        """One more operation."""
+        index = len(self.operations)
+        self.operations.append(operation)
         for number in operation.outputs:
-            self._producer[number] = index
+            self.producer[number] = index
         return index
 
     def at_hand(self, number: int) -> Any:
@@ -270,7 +232,6 @@ class Payloads:
     """
 
     def __init__(self, log: Log) -> None:
-        log.read()
         self.log = log
         self._computed: dict[int, Any] = {}
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.patching import Patch
 from wrt._core.where import user_frame
 
@@ -22,14 +23,8 @@ if TYPE_CHECKING:
     from wrt._backends.tensorflow.record import Recorder
 
 
-@contextmanager
-def name_layers(recorder: Recorder) -> Iterator[None]:
+def name_layers(recorder: Recorder) -> Patch:
     """Name what Keras layers give and take while they are called in this thread."""
-    keras = sys.modules.get("keras")
-    layer_class = getattr(getattr(keras, "layers", None), "Layer", None)
-    if layer_class is None:
-        yield
-        return
     naming = Naming(recorder)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,8 +38,7 @@ def name_layers(recorder: Recorder) -> Iterator[None]:
 
         return named_call
 
-    with Patch(layer_class, "__call__", make):
-        yield
+    return Patch(compat.keras_class("Layer"), "__call__", make)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import name_layers
 from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.tensors import is_tensor, taped_as
-from wrt._backends.tensorflow.thresholds import WAITING_NUMBERS
 from wrt._backends.tensorflow.tracing import pause_inside_operations
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.interrupts import held_back
@@ -65,7 +64,6 @@ class Recorder:
     def __init__(self, backend: Backend) -> None:
         self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
         self.layers: list[str] = []
-        self.room_numbers = WAITING_NUMBERS  # elements that may yet wait to be noted by their numbers
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
     @contextmanager
@@ -128,7 +126,7 @@ class Recorder:
         if not recording.met(number):
             recording.log.references[number] = tensor
             kind = compat.kind(tensor)
-            recording.log.shapes[number] = (compat.shape(tensor), kind)
+            recording.log.tensors[number] = (compat.shape(tensor), kind)
             recording.log.meet(number)
             if kind != compat.RESOURCE:
                 recording.taped[number] = False
@@ -148,7 +146,7 @@ class Recorder:
         """A variable of the user's code means a tensor now."""
         if type(tensor) is not compat.EagerTensor:
             self.meet(taped_as(tensor))
-        elif tensor._id not in self.recording.taped:
+        elif compat.number(tensor) not in self.recording.taped:
             self.meet(tensor)
         self.recording.noted.append((name, tensor, code, offset))
         return weakref.ref(tensor)
@@ -181,7 +179,7 @@ class Recorder:
 
     # ---------------------------------------------------------------- operations
 
-    def _ran(self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
+    def _ran(self, op: Any, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
         """The hot path: called after every operation, of which it notes the tensors and the place."""
         if graph is not None or compat.is_quiet():
             return
@@ -192,7 +190,7 @@ class Recorder:
         taped = self.recording.taped
         watched, usual = False, is_usual[op]
         for tensor in inputs:
-            state = taped.get(tensor._id)
+            state = taped.get(compat.number(tensor))
             if state:
                 watched = True
             elif state is None:
@@ -201,14 +199,11 @@ class Recorder:
         if not (usual and watched) or compat.tapes_are_stopped():
             self._ran_unusually(op, inputs, attributes, outputs, frame, here, via, layer, watched)
             return
-        made = tuple(outputs or ())  # the caller may yet change his list
-        for tensor in made:
-            taped[tensor._id] = tensor._datatype_enum() in compat.CARRIES_GRADIENT
-            self.room_numbers -= tensor._num_elements()
-        self.recording.log.waiting.append((op, tuple(inputs), made, here, layer, False, attributes, via))
-        if self.room_numbers < 0:
-            self.room_numbers = WAITING_NUMBERS
-            self.recording.log.read()
+        log, given = self.recording.log, tuple(map(compat.number, inputs))
+        made = tuple([log.note(tensor, op) for tensor in outputs or ()])
+        for number in made:
+            taped[number] = log.tensors[number][1] in compat.CARRIES_GRADIENT
+        log.add(Operation(op, given, made, here, layer, False, attributes, via))
 
     def _ran_unusually(
         self,
@@ -225,10 +220,9 @@ class Recorder:
         """An operation that meets tensors for the first time, reads or writes a variable, or updates a tensor."""
         recording = self.recording
         log = recording.log
-        log.read()
         stopped = compat.tapes_are_stopped()
         op = op.decode() if isinstance(op, bytes) else op  # where TensorFlow left its fast path
-        late = [t for t in inputs if not recording.met(t._id) or t._id in recording.leaves]
+        late = [t for t in inputs if not recording.met(compat.number(t)) or compat.number(t) in recording.leaves]
         blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
         numbers = tuple(log.number(compat.number(tensor)) for tensor in inputs)
         for number, tensor in zip(numbers, inputs):

@@ -132,7 +132,7 @@ class TensorFlowRecording:
 
     def met(self, number: int) -> bool:
         """Whether the run made or used a tensor, or the handle of a variable."""
-        return number in self.taped or number in self.log.shapes
+        return number in self.taped or number in self.log.tensors
 
     def made(self, value: Value) -> bool:
         """Whether an operation of this run made it."""

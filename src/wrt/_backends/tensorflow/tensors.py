@@ -61,8 +61,7 @@ class Keys:
 
 
 def is_tensor(obj: Any) -> bool:
-    wrapper = compat.keras_variable()
-    return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
+    return isinstance(obj, (compat.EagerTensor, tf.Variable, compat.keras_class("Variable")))
 
 
 def taped_as(obj: Any) -> Any:

@@ -25,8 +25,6 @@ TRACED_KEPT = 8
 PATHS_KEPT = 32
 """ways between two tensors that a recording remembers."""
 
-WAITING_NUMBERS = 2**17
-"""Numbers of tensors that may be kept alive for a while, so that what was done to them is written down later, or never."""
 PIECE_NUMBERS = 2**20
 """Of an array that are brought to double precision at a time."""
 SMALL_NUMBERS = 2**16

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import wrt
-from wrt._backends.tensorflow.resting import rested
+from wrt._backends.tensorflow.tracing import pause_inside_operations
 
 settrace_is_used = pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, only the user's own code is watched")
 
@@ -32,7 +32,7 @@ def test_the_frames_of_an_operation_are_not_traced() -> None:
     before = sys.gettrace()
     sys.settrace(watch)
     try:
-        with rested():
+        with pause_inside_operations():
             program()
             assert sys.gettrace() is not watch
         assert sys.gettrace() is watch

@@ -11,7 +11,7 @@ from wrt._backends.tensorflow import compat
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to make
-class Moment:
+class TensorKey:
     """`number` is the tensor's own in this process; `variable` is set where the Value is a variable.
 
     A recording keeps these, and never a Value: that one holds the recording, and neither would go before the other.
@@ -30,27 +30,27 @@ class Moment:
         return (self.tensor if self.variable is None else self.variable).dtype
 
 
-class Moments:
-    """The Moments of one run by their numbers."""
+class Keys:
+    """The keys of one run by their numbers."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Moment] = {}
+        self._known: dict[int, TensorKey] = {}
 
-    def of(self, obj: Any) -> Moment:
-        """The one Moment of a tensor or variable."""
+    def of(self, obj: Any) -> TensorKey:
+        """The one key of a tensor or variable."""
         plain = compat.plain_variable(obj)
-        taped = known_as(plain)
+        taped = taped_as(plain)
         number = compat.number(taped)
         found = self._known.get(number)
         if found is None:
-            found = self._known[number] = Moment(number, taped, plain if isinstance(plain, tf.Variable) else None)
+            found = self._known[number] = TensorKey(number, taped, plain if isinstance(plain, tf.Variable) else None)
         return found
 
-    def variables(self) -> list[Moment]:
-        return [moment for moment in self._known.values() if moment.variable is not None]
+    def variables(self) -> list[TensorKey]:
+        return [key for key in self._known.values() if key.variable is not None]
 
     def inside(self, tree: Any) -> Any:
-        """The user's own containers with a Moment in the place of every tensor."""
+        """The user's own containers with a key in the place of every tensor."""
         if type(tree) is compat.EagerTensor:  # looking into containers takes longer than all else here
             return self.of(tree)
         if type(tree) is list and all(type(one) is compat.EagerTensor for one in tree):
@@ -61,11 +61,10 @@ class Moments:
 
 
 def is_tensor(obj: Any) -> bool:
-    wrapper = compat.keras_variable()
-    return isinstance(obj, (compat.EagerTensor, tf.Variable)) or (wrapper is not None and isinstance(obj, wrapper))
+    return isinstance(obj, (compat.EagerTensor, tf.Variable, compat.keras_class("Variable")))
 
 
-def known_as(obj: Any) -> Any:
+def taped_as(obj: Any) -> Any:
     """What the tape knows a tensor or a variable by."""
     plain = compat.plain_variable(obj)
     return compat.handle(plain) if isinstance(plain, tf.Variable) else plain

@@ -1,8 +1,8 @@
-"""Whether a gradient of the user's own hands tensors to NumPy: seen in its code.
+"""A gradient of the user's own may compute with NumPy. It cannot be differentiated again: a tape would find zeros there.
 
 `tensor.numpy()` passes through Python and can be noticed. `np.cos(tensor)` reads the tensor's memory by the buffer protocol,
-which nobody is told of; the tape loses the path there as well. So the code that runs is read: is a function of NumPy called
-with something that comes from an argument, or from a tensor?
+which nobody is told of. So the code that runs is read too: is a function of NumPy called with something that comes from an
+argument, or from a tensor?
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wrt._backends.tensorflow.moment import is_tensor
-from wrt._core.where import Spot, user_files
+from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.refusals import read_in_gradient
+from wrt._backends.tensorflow.tensors import is_tensor
+from wrt._core.where import Spot, place, spot, user_files
+
+if TYPE_CHECKING:
+    from wrt._backends.tensorflow.recording import TensorFlowRecording
+
+LOOKED_AT = frozenset({"__repr__", "__str__", "__format__", "__bool__"})
+"""Ways in which numbers are only shown, or decide which way to go."""
 
 READERS = (memoryview, bytes, bytearray)
 ARRAY_PACKAGES = frozenset({"numpy", "scipy"})
@@ -32,7 +40,38 @@ Place = tuple[int, int]  # line, column
 
 
 @contextmanager
-def functions_run(notice: Callable[[FrameType], None]) -> Iterator[None]:
+def refuse_reads(recording: TensorFlowRecording) -> Iterator[None]:
+    """Refuse a pull, meant to be differentiated again, in which a custom gradient reads numbers out of TensorFlow."""
+    if not recording.events.customs:
+        yield
+        return
+    read: list[Spot] = []
+
+    def note(tensor: Any) -> None:
+        if compat.kind(tensor) in compat.FLOATS and not _is_looked_at(sys._getframe(1)):
+            where = spot(sys._getframe(1))
+            read.extend([where] if where is not None else [])
+
+    def note_function(frame: FrameType) -> None:
+        where = _read_by_numpy(frame)
+        read.extend([where] if where is not None else [])
+
+    with compat.notice_reads(note), _notice_functions(note_function):
+        yield
+    if read:
+        raise read_in_gradient(place(*read[0]))
+
+
+def _is_looked_at(frame: FrameType | None) -> bool:
+    while frame is not None and not user_files[frame.f_code.co_filename]:
+        if frame.f_code.co_name in LOOKED_AT:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _notice_functions(notice: Callable[[FrameType], None]) -> Iterator[None]:
     """Call `notice` for every function of the user's that starts in this thread, once each."""
     before: Any = sys.getprofile()
     seen: set[CodeType] = set()
@@ -54,7 +93,7 @@ def functions_run(notice: Callable[[FrameType], None]) -> Iterator[None]:
         sys.setprofile(before)
 
 
-def read_by_numpy(frame: FrameType) -> Spot | None:
+def _read_by_numpy(frame: FrameType) -> Spot | None:
     """Where a function that starts now will give NumPy what depends on its arguments or on a tensor."""
     words = _Words(frame)
     for call in words.calls():

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._backends.finite.differences import jacobian
+from wrt._core.index import Positions
+from wrt._core.protocol import Marks, Swept
 from wrt._core.value import Value
 
 if TYPE_CHECKING:
@@ -19,11 +21,12 @@ Array = npt.NDArray[Any]
 DIFFERENCES = "central differences"
 
 
-class FiniteLinear:
+class FiniteEngine:
     """The derivative of y with respect to several inputs, element by element."""
 
-    pull_rungs: tuple[str, ...] = (DIFFERENCES,)
-    push_rungs: tuple[str, ...] = (DIFFERENCES,)
+    can_pull = True
+    can_push = True
+    push_cost = 1.0
 
     def __init__(self, record: FiniteRecord, y: Value, xs: Sequence[Value], point: Point | None = None) -> None:
         self.record, self.y, self.xs = record, y, xs
@@ -43,17 +46,20 @@ class FiniteLinear:
             found.append((jacobian(y, here), imaginary))
         return found
 
-    def pull(self, seeds: Array, rung: str) -> list[Array | None]:
-        flat = np.conj(seeds.reshape(len(seeds), -1))
+    def plain(self, seed: Array, *, then_push: bool = False) -> list[Array | None]:
+        flat = np.conj(seed.reshape(len(seed), -1))
         pulled: list[Array | None] = []
         for x, (real, imaginary) in zip(self.xs, self.blocks, strict=True):
             rows = _product(flat, real).real
             if imaginary is not None:
                 rows = rows + 1j * _product(flat, imaginary).real
-            pulled.append(rows.astype(x.dtype).reshape(len(seeds), *x.shape))
+            pulled.append(rows.astype(x.dtype).reshape(len(seed), *x.shape))
         return pulled
 
-    def push(self, tangents: Sequence[Array | None], rung: str) -> Array | None:
+    def pull(self, seeds: Array, *, batched: bool = True) -> Swept:
+        return Swept(self.plain(seeds), DIFFERENCES)  # a matrix product: one row is as plain as many
+
+    def push(self, tangents: Sequence[Array | None], *, batched: bool = True) -> Swept:
         pushed: Any = 0.0
         count = 0
         for tangent, (real, imaginary) in zip(tangents, self.blocks, strict=True):
@@ -64,7 +70,8 @@ class FiniteLinear:
             pushed = pushed + _product(flat.real, real.T)
             if imaginary is not None:
                 pushed = pushed + _product(flat.imag, imaginary.T)
-        return np.asarray(pushed).astype(self.y.dtype).reshape(count, *self.y.shape) if count else None
+        columns = np.asarray(pushed).astype(self.y.dtype).reshape(count, *self.y.shape) if count else None
+        return Swept([columns], DIFFERENCES)
 
     def pull_traceable(self, seeds: Array, by: Sequence[Value]) -> list[Value | None]:
         """The pull as a function of the inputs, to be differenced again."""
@@ -72,12 +79,15 @@ class FiniteLinear:
         for k, x in enumerate(self.xs):
 
             def gradient(point: Point, k: int = k) -> Array:
-                pulled = FiniteLinear(self.record, self.y, self.xs, point).pull(seeds, DIFFERENCES)[k]
+                pulled = FiniteEngine(self.record, self.y, self.xs, point).plain(seeds)[k]
                 assert pulled is not None
                 return pulled
 
             found.append(Value(self.record, gradient, (len(seeds), *x.shape), x.dtype))
         return found
+
+    def reach(self, rows: Positions, *, certain: bool = False) -> Marks | None:
+        return None
 
 
 def _product(rows: Array, matrix: Array) -> Array:

@@ -13,7 +13,7 @@ import tensorflow as tf
 import wrt
 from wrt import d
 from wrt._backends.tensorflow.recording import TensorFlowRecording
-from wrt._planner import warm
+from wrt._plan import cache
 
 WIDTHS = (90, 40, 6, 40, 90)
 WEIGHTS = [np.random.default_rng(k).normal(size=shape) / shape[0] ** 0.5 for k, shape in enumerate(pairwise(WIDTHS))]
@@ -40,7 +40,7 @@ def asked(f: Callable[[Any], Any], seed: int) -> tuple[wrt.Derivative, np.ndarra
 
 
 def test_an_autoencoder_takes_as_many_passes_as_its_code_is_wide() -> None:
-    warm.forget()
+    cache.forget()
     for seed in range(2):  # cold, then by the plan of the first
         J, x = asked(autoencoder, seed)
         np.testing.assert_allclose(J.numpy().reshape(90, 90), slope(x), rtol=1e-11, atol=1e-13)
@@ -48,14 +48,14 @@ def test_an_autoencoder_takes_as_many_passes_as_its_code_is_wide() -> None:
         assert J.explain().passes == 13  # 6 and 6, and the certificate
 
 
-def test_a_residual_around_the_code_leaves_no_waist() -> None:
+def test_a_residual_around_the_code_leaves_no_cut() -> None:
     J, x = asked(lambda x: autoencoder(x) + x, 3)
     np.testing.assert_allclose(J.numpy().reshape(90, 90), slope(x) + np.eye(90), rtol=1e-11, atol=1e-13)
     assert J.explain().strategy != "cut"
 
 
-def test_the_wrong_tensor_for_a_waist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    warm.forget()
+def test_the_wrong_tensor_for_a_cut_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.forget()
     J, x = asked(autoencoder, 4)
     right = TensorFlowRecording.lift_number
 
@@ -66,4 +66,4 @@ def test_the_wrong_tensor_for_a_waist_is_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(TensorFlowRecording, "lift_number", wrong)
     np.testing.assert_allclose(J.numpy().reshape(90, 90), slope(x), rtol=1e-11, atol=1e-13)
     assert J.explain().strategy != "cut"
-    warm.forget()
+    cache.forget()

@@ -82,7 +82,7 @@ def test_numbers_that_were_read_are_refused_in_second_order(gradient: Callable[[
         _ = (d(t.output)[0] / d(x) / d(x)).value
     what, where, remedy = str(caught.value).splitlines()
     assert what == "a custom gradient on the way cannot be differentiated again"
-    assert where.startswith("  test_read_within.py:")
+    assert where.startswith("  test_numpy_reads.py:")
     assert "reads numbers out of TensorFlow" in where
     assert remedy == "  compute the gradient with TensorFlow's operations, on tensors"
 

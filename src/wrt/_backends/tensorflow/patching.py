@@ -1,7 +1,7 @@
-"""Standing in for a function of the framework while a recording lasts.
+"""Replacing a function of the framework while a recording or a watch lasts, and never longer.
 
-Recordings of several threads may begin and end in any order. Each stands in front of a function for its own thread alone,
-and the function itself is back when the last of them has gone.
+Recordings of several threads may begin and end in any order. Each replaces a function for its own thread alone, and the
+function itself is back when the last of them has gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _Stack:
-    """The original of one attribute, and who stands in front of it, the innermost first."""
+    """The original of one attribute, and what is in front of it, the innermost first."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name = owner, name
@@ -33,8 +33,8 @@ _LOCK = threading.RLock()
 _STACKS: dict[tuple[int, str], _Stack] = {}
 
 
-class stand_in:  # a recording enters a dozen of these: a generator would take as long as a small model
-    """`make(original)` instead of `owner.name`, for calls from this thread."""
+class Patch:  # a recording enters a dozen of these: a generator would take as long as a small model
+    """`make(original)` instead of `owner.name` inside the block, for calls from this thread."""
 
     __slots__ = ("key", "layer", "owner", "stack")
 
@@ -59,12 +59,6 @@ class stand_in:  # a recording enters a dozen of these: a generator would take a
                 del _STACKS[self.key]
 
 
-def behind(owner: Any, name: str) -> Any:
-    """What an attribute is when nobody stands in front of it."""
-    found = _STACKS.get((id(owner), name))
-    return vars(owner)[name] if found is None else found.original
-
-
 def _for_one_thread(wrapped: Callable[..., Any], inner: Callable[..., Any], thread: int) -> Callable[..., Any]:
     def call(*arguments: Any, **keywords: Any) -> Any:
         chosen = wrapped if threading.get_ident() == thread else inner
@@ -76,17 +70,17 @@ def _for_one_thread(wrapped: Callable[..., Any], inner: Callable[..., Any], thre
 class Switch:
     """A setting of the whole process that is on while any recording lasts, and back as it was after the last."""
 
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None], on: Any) -> None:
-        self.read, self.write, self.on = read, write, on
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], None], setting: Any) -> None:
+        self.read, self.write, self.setting = read, write, setting
         self.users = 0
         self.before: Any = None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def on(self) -> Iterator[None]:
         with _LOCK:
             if not self.users:
                 self.before = self.read()
-                self.write(self.on)
+                self.write(self.setting)
             self.users += 1
         try:
             yield

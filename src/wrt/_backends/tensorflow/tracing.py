@@ -1,4 +1,4 @@
-"""Names are watched by a trace function, which makes Python slow in the frames of the library too; there it can rest.
+"""Names are watched by a trace function, which makes Python slow in the frames of the library too; there it is paused.
 
 One `x @ w` enters some forty functions of TensorFlow, and none of them binds a name of the user's. Where an operation is
 called that cannot call the user back, tracing is switched off, and what is left with that call in place of a trace function
@@ -17,7 +17,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from wrt._backends.tensorflow import compat, noticed
+from wrt._backends.tensorflow import compat
 
 TAKE_NO_FUNCTIONS = frozenset(
     ["array_ops", "array_ops_stack", "clip_ops", "embedding_ops", "linalg_ops", "math_ops", "nn_impl", "nn_ops",
@@ -52,7 +52,7 @@ _files = _Files()
 _functions = _Functions()
 
 
-class Resting:
+class PausedTracing:
     """The trace function of one thread, with the one behind it that it spares the calls of TensorFlow."""
 
     __slots__ = ("open", "thread", "trace")
@@ -62,10 +62,10 @@ class Resting:
         self.thread = get_ident()
 
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            rests = _files[frame.f_code.co_filename]
-            if rests is False:
+            calls_nobody = _files[frame.f_code.co_filename]
+            if calls_nobody is False:
                 return watch(frame, event, arg)
-            if rests is None and not _functions[frame.f_locals.get("fn")]:
+            if calls_nobody is None and not _functions[frame.f_locals.get("fn")]:
                 return watch(frame, event, arg)
             if gettrace() is not trace:  # behind another trace function, it is not ours to switch off
                 return watch(frame, event, arg)
@@ -76,7 +76,7 @@ class Resting:
 
         self.trace = trace
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         """Trace again, unless that is over or somebody else traces this thread by now."""
         if self.open and gettrace() is None and get_ident() == self.thread:
             settrace(self.trace)
@@ -86,34 +86,34 @@ class _Left:
     """The trace function of a frame that is not traced: switches tracing on again when nobody holds it any more."""
 
     __slots__ = ("by",)
-    by: Resting
+    by: PausedTracing
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> _Left:
         return self  # tracing was switched on while the frame still runs
 
     def __del__(self) -> None:
         by = self.by
-        if by.open and gettrace() is None and get_ident() == by.thread:  # `wake`, without the call
+        if by.open and gettrace() is None and get_ident() == by.thread:  # `resume`, without the call
             settrace(by.trace)
 
 
 @contextmanager
-def rested() -> Iterator[Any]:
+def pause_inside_operations() -> Iterator[Any]:
     """Spare the trace function that has just been installed what it need not see; None where there is none."""
     watch = gettrace()
     if watch is None:
         yield None
         return
-    resting = Resting(watch)
+    paused = PausedTracing(watch)
     settrace(None)  # what it takes to begin and to end is not the user's
     try:
-        with noticed.failures(resting.wake):
-            settrace(resting.trace)
+        with compat.notice_failures(paused.resume):
+            settrace(paused.trace)
             try:
-                yield resting.trace
+                yield paused.trace
             finally:
-                resting.open = False
-                if gettrace() is resting.trace:
+                paused.open = False
+                if gettrace() is paused.trace:
                     settrace(None)
     finally:
         if gettrace() is None:

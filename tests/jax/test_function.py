@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import wrt
-from tests.jax._elsewhere import asked, points
+from tests.jax._points import asked, points
 from tests.jax._wrong_batch import doubled
 from wrt import d
 from wrt.errors import EngineRefused, WrongQuery, WrongShape

@@ -250,8 +250,8 @@ class JaxArrays:
         whole.reshape(-1)[positions] = numbers
         return sent(whole)
 
-    def strided(self, shape: Shape, values: Array, start: int, strides: Shape, like: Value) -> Array:
-        numbers, dtype = seen(values), np.dtype(like.dtype)
+    def strided(self, shape: Shape, values: Array, start: int, strides: Shape) -> Array:
+        numbers, dtype = seen(values), np.dtype(values.dtype)
         if numbers is None:
             axes = [step * np.arange(length) for step, length in zip(strides, values.shape, strict=True)]
             places = start + sum(np.meshgrid(*axes, indexing="ij")) if axes else np.asarray(start)

@@ -19,6 +19,7 @@ from wrt.errors import EngineRefused
 class JaxBackend:
     name = "jax"
     takes_numbers = True
+    writes_in_place = False
     arrays: Arrays = JaxArrays()
 
     def __init__(self) -> None:

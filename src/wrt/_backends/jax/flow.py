@@ -64,6 +64,19 @@ def widest(y: Var) -> int:
     return found
 
 
+def last_weights(y: Var, ops: Sequence[Op], xs: Sequence[Var], value: Callable[[Var], Any]) -> tuple[Var, Any] | None:
+    """Where y is a matrix times another array that leads to x: that array, and the matrix as a batch of its cotangents."""
+    carried = {*xs, *(v for op in ops for v in op.outputs)}
+    if y.op is None or not _mixes(y.op, carried) or any(v.aval.dtype != y.aval.dtype for v in y.op.inputs):
+        return None
+    (contracted, _), side = y.op.params["dimension_numbers"], 0 if y.op.inputs[0] in carried else 1
+    matrix, h = y.op.inputs[1 - side], y.op.inputs[side]
+    pairs = sorted(zip(contracted[side], contracted[1 - side], strict=True))  # in the order of h's axes
+    inner = [of_matrix for _, of_matrix in pairs]
+    order = [k for k in range(len(matrix.aval.shape)) if k not in inner] + inner
+    return h, value(matrix).transpose(order).reshape(-1, *h.aval.shape)
+
+
 def _mixes(op: Op | None, carried: set[Var]) -> bool:
     """A matrix times one vector that leads to x: each number that comes out depends on every number that goes in."""
     if op is None or op.name != "dot_general" or sum(v in carried for v in op.inputs) != 1:

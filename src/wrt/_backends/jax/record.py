@@ -15,7 +15,7 @@ import numpy as np
 from wrt._backends.jax import compat, unreached
 from wrt._backends.jax.engine import JaxEngine
 from wrt._backends.jax.evidence import JaxEvidence
-from wrt._backends.jax.flow import flow, widest
+from wrt._backends.jax.flow import flow, last_weights, widest
 from wrt._backends.jax.graph import plain_graph
 from wrt._backends.jax.loops import Loops
 from wrt._backends.jax.models import followed
@@ -349,6 +349,11 @@ class JaxRecord:
             return None
         return found.value(address)
 
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        last, *ends = self.settle(y, xs)
+        found = last_weights(last, between(last, ends)[0], ends, self.program.value)
+        return None if found is None else (self.value_of(found[0]), found[1])
+
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
         return None
 
@@ -425,6 +430,9 @@ class BareRecord:
         return None
 
     def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
+        return None
+
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
         return None
 
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:

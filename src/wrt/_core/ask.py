@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from wrt._core.index import Elements, Shape
@@ -16,26 +15,35 @@ class Ask:
     y: Value
     rows: Elements
     x: Side
-    free: int | None = field(default=None, init=False)
-    """Bytes that were free for the answer when somebody looked: asking a GPU takes as long as starting ten operations."""
-    key: Hashable = field(default=None, init=False)
-    """What its plan is remembered by, once somebody needed it."""
-    _accelerated: bool | None = field(default=None, init=False)
     m: int = field(init=False)
     """How many rows there are."""
     n: int = field(init=False)
     """How many columns."""
+    complex_y: bool = field(init=False)
+    complex_x: bool = field(init=False)
+    """Whether x is asked about as a complex number, not by its real and imaginary parts."""
 
     def __post_init__(self) -> None:
-        self.m, self.n = self.rows.size, self.x.size  # read at every step of an answer
+        part, is_complex = self.x.parts[0], self.y.record.backend.arrays.is_complex
+        self.m, self.n = self.rows.size, self.x.size
+        self.complex_y = is_complex(self.y)
+        self.complex_x = is_complex(part.value) and not part.component
 
     @property
     def accelerated(self) -> bool:
-        """Whether sweeps run on a device that wants large batches, told what to do by a host that does not wait for it."""
-        if self._accelerated is None:
-            known = getattr(self.y.record.backend.arrays, "accelerated", None)
-            self._accelerated = known is not None and bool(known(self.y))
-        return self._accelerated
+        """Whether sweeps run on a device that wants large batches."""
+        return self.y.record.backend.arrays.accelerated(self.y)
+
+    @property
+    def one_tensor(self) -> bool:
+        """Whether x is elements of one Value, in order: no buffer that was filled in steps, no parts of complex numbers."""
+        part = self.x.parts[0]
+        return len(self.x.parts) == 1 and part.into is None and not part.component
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of one y is asked by all of one x."""
+        return self.one_tensor and self.rows.everything and self.x.parts[0].elements.everything
 
     @property
     def shape(self) -> Shape:

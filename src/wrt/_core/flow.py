@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
 from wrt._core.plan import Address
 from wrt._core.value import Value
 
@@ -29,8 +27,6 @@ class Flow:
     """What a push costs next to a pull of the same map, by the operations on the way."""
     value: Callable[[int], Value | None] = field(repr=False)
     """The Value of a tensor; None where it cannot be asked about (another dtype)."""
-    weights: Callable[[], tuple[Value, Any] | None] = field(default=lambda: None, repr=False)
-    """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
     mixing: frozenset[int] = frozenset()
     """Tensors that are a matrix times one vector: each number of theirs depends on every number of what they are made from."""
     accelerated: bool = False

@@ -7,8 +7,9 @@ blocks of 64 x 64 has two million entries, and three tables of a few hundred num
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,14 @@ Way = Literal["pull", "push"]
 NOBODY = -1
 EDGE = 8  # numbers along the edge of a table that are looked at before all of them are
 
+Index = npt.NDArray[Any]
 Tables = tuple[Positions, ...]
 """Arrays that broadcast to one shape; their sum is meant."""
 Masks = tuple[npt.NDArray[np.bool_], ...]
 """The same for booleans; all of them must hold."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Compression:
     """Lines (rows for a pull, columns for a push) that are swept together, and who owns each entry that comes back.
 
@@ -56,6 +58,11 @@ class Compression:
         return self.shape[1] if self.way == "pull" else self.shape[0]
 
     @property
+    def slots(self) -> int:
+        """How many numbers all passes return together."""
+        return prod(self.box)
+
+    @cached_property
     def color(self) -> Positions:
         """The pass of every line, NOBODY for one that is all zero."""
         return _total(self.colors, self.lines)
@@ -91,7 +98,7 @@ class Compression:
             return (*(table * n for table in self.owners), self.along)
         return (*self.owners, self.along * n)
 
-    @property
+    @cached_property
     def strides(self) -> tuple[int, Shape] | None:
         """Where the first slot stands and how far one step along each axis of the box leads, in the flattened Jacobian.
 
@@ -117,12 +124,23 @@ class Compression:
         """How many entries of the Jacobian may be nonzero."""
         return prod(self.box) - len(self.free)
 
-    @property
+    @cached_property
     def flat(self) -> tuple[Positions, Positions]:
         """(from, to): the owned slots of the flattened passes, and their places in the flattened Jacobian."""
         places = _total(self.places, self.box)
         slots = np.delete(np.arange(len(places)), self.free)
         return slots, places[slots]
+
+    @cached_property
+    def by_rows(self) -> tuple[Positions, Index, Index]:
+        """The owned slots row by row, their columns, and where each row begins: a scipy csr array but for its numbers."""
+        slots, places = self.flat
+        order = np.argsort(places, kind="stable")
+        rows, columns = np.divmod(places[order], self.shape[1])
+        index = np.int32 if max(*self.shape, len(slots)) < 2**31 else np.int64  # as scipy's solvers take it, without a copy
+        starts = np.zeros(self.shape[0] + 1, index)
+        np.cumsum(np.bincount(rows, minlength=self.shape[0]), out=starts[1:])
+        return slots[order], columns.astype(index), starts
 
 
 def _uneven(table: Positions) -> bool:

@@ -9,10 +9,12 @@ from typing import Literal, TypeAlias
 from wrt._core.index import Positions
 from wrt._core.pattern import Compression, Way
 
-__all__ = ["Address", "Lines", "Patch", "Plan", "Product", "Sum", "Way", "Weights"]
+__all__ = ["LAST_WEIGHTS", "Address", "Lines", "Patch", "Plan", "Product", "Sum", "Way", "Weights"]
 
 Address: TypeAlias = Hashable
 """Where a tensor stands between y and x, so that it is found again in another run of the same program."""
+LAST_WEIGHTS: Address = "what the last weights are multiplied with"
+"""The address of h where y = W h."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +23,8 @@ class Lines:
 
     Each line takes a pass of its own; with `shared`, lines that have no entry in common travel together, and it tells who
     owns each number that comes back. `alone` are columns that are pushed one by one beside shared rows. `batched` lines go
-    many to a call of the engine; otherwise one plain pass follows another.
+    many to a call of the engine; otherwise one plain pass follows another. As a factor of a product, `carried` rows are
+    those that arrive from the factor before, pulled on: the factor itself is never formed.
     """
 
     way: Way
@@ -31,6 +34,7 @@ class Lines:
     batched: bool = True
     shared: Compression | None = None
     alone: Positions | None = None
+    carried: bool = False
     seconds: float | None = None
 
 
@@ -48,8 +52,7 @@ class Weights:
 class Product:
     """J = J_k @ ... @ J_1: everything from x to y passes each set of tensors in `cuts`, which stand from y to x.
 
-    `factors` are the plans between them, one more than there are cuts. A factor of plain rows is not formed: the rows that
-    arrive at its end are pulled on through it.
+    `factors` are the plans between them, one more than there are cuts.
     """
 
     cuts: tuple[tuple[Address, ...], ...]

@@ -179,6 +179,10 @@ class Record(Protocol):
     def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
         """The Value at an address that `Flow.address` gave in another run of the same program; None where there is none."""
 
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Array] | None:
+        """Where y is a matrix, which does not depend on xs, times another Value: that Value, and the matrix as a batch of
+        its cotangents, (y.size, *value.shape)."""
+
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
         """Which elements meet in each operation between y and x; None where one is not known to be simple."""
 
@@ -277,7 +281,7 @@ class Arrays(Protocol):
     def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
         """Zeros of this shape with values written at flat positions, each of which comes once."""
 
-    def strided(self, shape: Shape, values: Array, start: int, strides: Shape, like: Value) -> Array:
+    def strided(self, shape: Shape, values: Array, start: int, strides: Shape) -> Array:
         """Zeros of this shape with the values among them: the first at `start` of the flat array, the others in steps."""
 
     def sheet(self, shape: Shape, like: Value) -> Sheet:
@@ -346,6 +350,8 @@ class Backend(Protocol):
     arrays: Arrays
     takes_numbers: bool
     """Whether a Python float is as good as an array of the framework."""
+    writes_in_place: bool
+    """Whether an update changes a tensor; elsewhere it makes a new one."""
 
     def owns(self, obj: Any) -> bool: ...
     def lift(self, obj: Any) -> Value:
@@ -372,10 +378,10 @@ class Backend(Protocol):
         """What it cannot do: a word of the conformance table -> the sentence that says why."""
 
 
-def random_weights(count: int, seed: int) -> npt.NDArray[np.float64]:
+def random_signs(rows: int, columns: int, seed: int) -> npt.NDArray[np.float64]:
     """Weights in ±[0.5, 1.5], drawn continuously: two equal ones would hide that two rows were exchanged.
 
     From a generator of our own: the user's random states stay untouched.
     """
     generator = np.random.default_rng(seed)
-    return generator.choice([-1.0, 1.0], size=count) * generator.uniform(0.5, 1.5, size=count)
+    return generator.choice([-1.0, 1.0], size=(rows, columns)) * generator.uniform(0.5, 1.5, size=(rows, columns))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,10 +18,9 @@ from wrt._notation.operands import no_operand
 from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
 from wrt._notation.tree import Tree
-from wrt._run import execute, further, products
-from wrt._run.again import SPARSE, again
+from wrt._run import answer as answers
+from wrt._run import compact, higher_order, products
 from wrt._run.answer import Answer
-from wrt._run.row import plain_row
 from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ class Derivative(LinearMap):
         """Whether a gradient path leads from x to y; False where the answer is exact zeros or an error."""
         if self._answer is not None:
             return self._answer.connected
-        return not self.known_unconnected and execute.connected(self.ask)
+        return not self.known_unconnected and answers.connected(self.ask)
 
     @property
     def known_unconnected(self) -> bool:
@@ -164,14 +162,6 @@ class Derivative(LinearMap):
         """Answer together with the other leaves of a tree."""
         self._shared = (shared, place)
 
-    def _at_once(self) -> Answer | None:
-        """A question that was asked before, or one element of y: a hand-written line is the measure."""
-        if len(self._sides) > 1 or self._entries is not None or self._shared is not None:
-            return None
-        y, rows, side = self._y, self.rows, self._sides[0]
-        self._answer = again(y, rows, side) or (plain_row(y, rows, side) if rows.shape == () else None)
-        return self._answer
-
     def _answered(self) -> Answer:
         if self._answer is None:
             try:
@@ -183,11 +173,11 @@ class Derivative(LinearMap):
 
     def _asked(self) -> Answer:
         if self.order > 1:
-            return further.answer(self._y, self.rows, self._sides)
+            return higher_order.answer(self._y, self.rows, self._sides)
         if self._entries is not None:
             return scattered(self.ask, self._entries, transposed=self._transposed)
         together = None if self._shared is None else self._shared[0].take(self._shared[1])
-        return together or execute.answer(self.ask)
+        return together or answers.answer(self.ask)
 
     def _finding(self) -> Finding | None:
         """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
@@ -200,10 +190,7 @@ class Derivative(LinearMap):
     @property
     def value(self) -> Any:
         """The answer as a tensor of the framework, on x's device and in its dtype."""
-        answer = self._answer or self._at_once()
-        if answer is not None and answer.shaped is not None and not self._transposed:
-            return answer.shaped
-        with getattr(self._y.record, "outside", nullcontext)():
+        with self._y.record.outside():
             return self._shaped(self._answered())
 
     def _shaped(self, answer: Answer) -> Any:
@@ -260,7 +247,7 @@ class Derivative(LinearMap):
                 f"this one is of order {self.order}" if self.order > 1 else "this one is transposed, or picked entry by entry",
                 "take (d(y) / d(x)).function(), and transpose, index or differentiate what it returns",
             )
-        with getattr(self._y.record, "outside", nullcontext)():
+        with self._y.record.outside():
             return as_function(self.ask)
 
     # ---------------------------------------------------------------- a linear operator
@@ -290,15 +277,11 @@ class Derivative(LinearMap):
 
     def diagonal(self) -> Any:
         """dy_i/dx_i for every i, in y's shape; the rest of the Jacobian is never stored."""
-        return products.diagonal(self._operator(), self._note())
+        return compact.diagonal(self._operator(), self._note())
 
     def sparse(self) -> csr_array:
         """The Jacobian as a scipy sparse matrix: rows are the flattened y, columns the flattened x."""
-        known = None if self.order > 1 or self._entries is not None else again(self._y, self.rows, self._sides[0], SPARSE)
-        if known is not None:
-            matrix, self._report = known.shaped, known.report
-        else:
-            matrix = products.sparse(self._operator(), self._note())
+        matrix = compact.sparse(self._operator(), self._note())
         return matrix.T.tocsr() if self._transposed else matrix
 
     def _at_hand(self) -> Any:

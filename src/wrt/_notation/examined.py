@@ -20,7 +20,7 @@ VAGUE = ("no_derivative", "domain_edge", "invariant_output", "exploding_product"
 
 def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
     """The same for a Derivative: its first denominator, the parts of a buffer one after the other."""
-    if not hasattr(y.record, "evidence"):
+    if not y.record.recorded:
         raise unknown()
     found = [between((y.record, y, rows), (y.record, part.value, part.elements)) for part in side.parts]
     return found[0] if len(found) == 1 else Findings(tuple(f for each in found for f in each), found[0].question)
@@ -29,17 +29,16 @@ def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
 def between(y: Asked, x: Asked) -> Findings:
     """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
     record = y[0]
-    if hasattr(record, "own"):
-        x = (record, record.own(x[1]), x[2])
-        if x[1].record is not record:
-            raise _apart()
+    x = (record, record.own(x[1]), x[2])
+    if x[1].record is not record:
+        raise _apart()
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
         raise _between_writes()
     evidence = record.evidence()
     found = _examined(evidence, numbers, y, x)
-    if hasattr(record, "laid_open") and _blames_a_loop(evidence, found):
-        with record.laid_open(y[1], x[1]) as inside:
+    if _blames_a_loop(evidence, found):
+        with record.open_loops(y[1], x[1]) as inside:
             if inside is not None:
                 return _examined(inside[0], inside[1:], y, x) or found
     return found

@@ -9,9 +9,8 @@ from typing import Any
 from wrt._core.ask import Ask
 from wrt._core.index import Shape
 from wrt._core.report import Report, Step
-from wrt._planner.foresee import foresee
-from wrt._run.chunk import chunk_bytes
-from wrt._run.memory import answer_bytes, peak_bytes, words
+from wrt._run.answer import first_plan
+from wrt._run.memory import call_bytes, words
 from wrt._run.options import current
 
 NOTICED = 1e-3  # seconds that are worth a word
@@ -31,6 +30,7 @@ class Explanation:
     ran: bool
     steps: tuple[Step, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    declined: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     certificate: str = ""
     memory: int = 0
@@ -41,15 +41,13 @@ class Explanation:
     def of(cls, ask: Ask, shape: Shape, order: int, report: Report | None) -> Explanation:
         question = f"{ask.m} x {ask.n} entries" if order == 1 else f"{_nth(order)} order, {math.prod(shape)} entries"
         size = math.prod(shape) * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
-        memory = peak_bytes(ask) if size == answer_bytes(ask) else size + chunk_bytes(ask)
+        memory = size + call_bytes(ask)
         if report is None:
-            foreseen = foresee(ask, current().way)
-            plan = foreseen.plan
-            noted = (foreseen.note,) if foreseen.note else ()
+            plan, declined = first_plan(ask, current().way)
             name = f"direct, {plan.way}" if plan.strategy == "direct" else plan.strategy
             return cls(
-                question, shape, size, name, plan.because, plan.passes, False, notes=noted, memory=memory,
-                seconds=foreseen.seconds,
+                question, shape, size, name, plan.because, plan.passes, False, declined=tuple(declined), memory=memory,
+                seconds=plan.seconds,
             )  # fmt: skip
         return cls(
             question,
@@ -61,6 +59,7 @@ class Explanation:
             True,
             tuple(report.steps),
             tuple(report.fallbacks),
+            tuple(report.declined),
             tuple(dict.fromkeys((*report.notes, *ask.y.record.notes(ask.y, ask.x)))),
             "" if report.certificate is None else str(report.certificate),
             memory,
@@ -80,6 +79,7 @@ class Explanation:
             "ran": self.ran,
             "memory": self.memory,
             "seconds": self.seconds,
+            "declined": list(self.declined),
             "notes": list(self.notes),
         }
         return ({} if self.report is None else self.report.to_dict()) | told
@@ -95,9 +95,11 @@ class Explanation:
             lines.append(f"passes       {self.passes} expected{expected}; not computed yet")
             if self.memory >= LARGE:
                 lines.append(f"memory       {words(self.memory)}: the answer and one chunk")
+            lines += [f"not taken    {words}" for words in self.declined]
             return "\n".join(lines + [f"note         {words}" for words in self.notes])
         lines.append(f"passes       {self.passes}")
         lines += [f"  {step.what}: {step.passes} by {step.way}, {_batched(step)}{_took(step)}" for step in self.steps]
+        lines += [f"not taken    {words}" for words in self.declined]
         lines += [f"fell back    {words}" for words in self.fallbacks]
         lines += [f"note         {words}" for words in self.notes]
         lines.append(f"certificate  {self.certificate}")
@@ -112,7 +114,7 @@ def _nth(order: int) -> str:
 
 def _batched(step: Step) -> str:
     calls = {0: "no call of its own", 1: "1 call"}.get(step.calls, f"{step.calls} calls")
-    return f"{step.rung}, {calls}" if step.rung else calls
+    return f"{step.method}, {calls}" if step.method else calls
 
 
 def _took(step: Step) -> str:

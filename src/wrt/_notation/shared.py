@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wrt._core.ask import Ask
-from wrt._run import together
+from wrt._run import shared_pass
 from wrt._run.answer import Answer
 
 
@@ -24,7 +24,7 @@ class SharedPass:
     def take(self, place: int) -> Answer | None:
         """The leaf's own block; None where it has to ask for itself."""
         if not self.ran:
-            self._answers, self._unreached = together.answers(self._asks)
+            self._answers, self._unreached = shared_pass.answers(self._asks)
             self.ran = True
             note = _shared_with(len(self._answers) - 1)
             for answer in self._answers.values():

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, split
 from wrt._core.value import Part, Side
-from wrt._run import execute
-from wrt._run.answer import Answer
+from wrt._run.answer import Answer, answer
+from wrt._run.forms import Dense
 
 
 def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
@@ -22,11 +22,11 @@ def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
     used_rows, at_row = np.unique(rows, return_inverse=True)
     used_columns, at_column = np.unique(columns, return_inverse=True)
     some = Elements.at(ask.y.shape, ask.rows.positions[used_rows])
-    block = execute.answer(Ask(ask.y, some, columns_of(ask.x, used_columns)))
+    block = answer(Ask(ask.y, some, columns_of(ask.x, used_columns)))
     arrays = ask.y.record.backend.arrays
     spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
-    block.array = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
-    return block
+    found = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
+    return Answer(Dense(ask, found), block.connected, block.report)
 
 
 def narrowed(side: Side, index: Any) -> Side:

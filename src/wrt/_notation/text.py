@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from wrt._core.index import Elements
 from wrt._core.value import Side
-from wrt._planner.choose import choose
-from wrt._run.execute import is_identity
+from wrt._run.answer import direct_plan, is_identity
 from wrt._run.options import current
 from wrt.errors import WrtError
 
@@ -30,7 +29,7 @@ def one_line(derivative: Derivative) -> str:
         return f"Derivative  {what}   not connected: {problem.what}"
     if derivative.order > 1:
         return f"Derivative  {what}   {derivative.ask.m} x differentiated again   not computed"
-    plan = choose(derivative.ask, way=current().way)
+    plan = direct_plan(derivative.ask, current().way)
     passes = "1 pass" if plan.passes == 1 else f"{plan.passes} passes"
     return f"Derivative  {what}   {passes} ({plan.way})   not computed"
 

@@ -311,7 +311,7 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if package == _backends.FRAMEWORKS[backend.name] or (not package and backend.owns(candidate)):
                 return backend
     numbers = any(isinstance(given, (float, complex)) for given in (*args, *kwargs.values()))
-    able = [backend for backend in backends if numbers and getattr(backend, "takes_numbers", False)]
+    able = [backend for backend in backends if numbers and backend.takes_numbers]
     if len(able) == 1 or len(backends) == 1:
         return (able or backends)[0]
     raise NotATensor(

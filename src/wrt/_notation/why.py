@@ -83,15 +83,13 @@ def _place(obj: Any) -> tuple[Any, Value, Elements]:
         value, elements = obj.__wrt_differential__()
         return obj._recording, value, elements
     if isinstance(obj, Differential):
-        if not hasattr(obj.value.record, "evidence"):
+        if not obj.value.record.recorded:
             raise unknown()
         return obj.value.record, obj.value, obj.elements
     for backend in _backends.loaded():
-        find = getattr(backend, "recorded", None)
-        if find is not None and backend.owns(obj):
-            value = find(obj)
-            if value is not None:
-                return value.record, value, Elements.all(value.shape)
+        value = backend.recorded(obj) if backend.owns(obj) else None
+        if value is not None:
+            return value.record, value, Elements.all(value.shape)
     raise unknown()
 
 

@@ -14,12 +14,12 @@ from wrt._operators import estimates, steps
 from wrt._operators.blocks import block_diagonal as blocks_of
 from wrt._operators.blocks import samples_of
 from wrt._operators.gram import Gram
-from wrt._operators.linear_map import LinearMap
 from wrt._operators.operator import Operator
 from wrt._operators.spectrum import Spectrum, spectrum
 from wrt._operators.structure import all_of_it, operand
-from wrt._run import products
-from wrt._run.memory import SMALL, answer_bytes
+from wrt._run import compact
+from wrt._run.linear_map import LinearMap
+from wrt._run.memory import is_small
 from wrt.errors import WrongShape
 
 SPECTRUM_SLACK = 64.0  # residuals of that many roundoffs of the largest value are as small as they get
@@ -91,7 +91,7 @@ def _cheap_diagonal(ask: Ask, report: Report, passes: int, what: str) -> Any:
         )
     if ask.m > passes:
         return None
-    return ask.y.record.backend.arrays.numpy(products.diagonal(ask, report))
+    return ask.y.record.backend.arrays.numpy(compact.diagonal(ask, report))
 
 
 def _pull(ask: Ask, report: Report) -> estimates.Pull:
@@ -120,7 +120,7 @@ def _iterated(ask: Ask, report: Report, right: Any, wanted: dict[str, Any], *, t
     matrix_free = isinstance(matrix, Operator)
     tolerance = wanted["tolerance"] or max(1e-10 if matrix_free else 1e-13, 8 * _epsilon(ask))
     most = wanted["most"] or 10 * max(matrix.shape)
-    give_up = matrix_free and not wanted["most"] and answer_bytes(ask) < SMALL
+    give_up = matrix_free and not wanted["most"] and is_small(ask)
     if give_up:
         most = max(1, min(matrix.shape) // 2)
     found = steps.least_squares(

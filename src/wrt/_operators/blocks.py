@@ -10,22 +10,15 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Positions, Shape
 from wrt._core.pattern import Compression, Way, compress
-from wrt._core.plan import Compressed, Direct
+from wrt._core.plan import Lines
 from wrt._core.protocol import Array
 from wrt._core.report import Report
-from wrt._operators.linear_map import Fold, LinearMap
-from wrt._planner import warm
-from wrt._planner.choose import choose
-from wrt._run import execute
-from wrt._run.compressed import Passes, sweep_compressed
-from wrt._run.direct import set_up
-from wrt._run.factored import Factors
-from wrt._run.products import in_fewer_passes, small_block
-from wrt._run.straight import straight
-from wrt._run.sweeps import Sweeps
+from wrt._run.answer import Answer, answer, attempt, is_identity
+from wrt._run.compact import form_of, row_blocks
+from wrt._run.forms import Factored, Sparse
+from wrt._run.prove import Proof
+from wrt._run.sweep import Sweeper
 from wrt.errors import WrongShape
-
-MANY = 64  # numbers of a sample beyond which a structure of J as a whole is looked for first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,55 +74,40 @@ def block_diagonal(ask: Ask, samples: Samples, report: Report) -> Array:
 
 
 def _found(ask: Ask, samples: Samples, report: Report) -> Array:
-    """(samples, p, q), in any shape; samples with many numbers may have a structure that takes fewer passes than those."""
-    if execute.is_identity(ask):
+    """(samples, p, q), in any shape: samples that do not mix share their passes, which the proof decides."""
+    if is_identity(ask) or ask.m == 1:
         return _from_all(ask, samples, report)
-    many = min(samples.p, samples.q) > MANY
-    known = in_fewer_passes(ask, report) if many else None
-    found = None if known is not None else _together(ask, samples, report)
-    if found is not None:
-        return _from_passes(found, samples)
-    if not many:
-        known = in_fewer_passes(ask, report)
-    if isinstance(known, Passes):
-        return _from_sparse(ask, known, samples)
-    if known is not None and hasattr(ask.y.record.backend.arrays, "contract"):
-        return _from_factors(ask, known, samples)
-    return _from_all(ask, samples, report)
+    matrix = _together(ask, samples, report)
+    if matrix is not None:
+        return _from_sparse(ask, matrix, samples)
+    form = form_of(ask, report)
+    if isinstance(form, Sparse):
+        return _from_sparse(ask, form.matrix, samples)
+    if isinstance(form, Factored):
+        return _from_factors(ask, form, samples)
+    return _row_by_row(ask, samples, report) if form is None else _from_dense(ask, form.dense(), samples)
 
 
-def _together(ask: Ask, samples: Samples, report: Report) -> Passes | None:
+def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
     """Element p of every sample in one pass; None where the samples mix, or where nothing could be swept together."""
-    record, arrays = ask.y.record, ask.y.record.backend.arrays
-    if arrays.is_complex(ask.y) or any(map(arrays.is_complex, ask.x.values)) or not hasattr(arrays, "scatter"):
+    record = ask.y.record
+    if ask.complex_y or ask.complex_x or ask.x.parts[0].component:
         return None
-    key = ("blocks", samples.axes, warm.key_of(ask))
-    known = warm.recall(key)
-    if isinstance(known, Direct):
-        return None  # they did mix, when such a question was asked before
-    if isinstance(known, Compressed) and (again := straight(ask, known, report)) is not None:
-        return again
     record.ready(ask.y, ask.x)
     if not all(map(record.has_history, ask.x.values)):
         return None
-    linear = record.linear(ask.y, ask.x.values)
-    ways: list[Way] = ["pull"] if samples.p <= samples.q + 2 or not linear.push_rungs else ["push", "pull"]
-    plans = (Compressed(_compression(ask, samples, way), _because(samples, way), kept={}) for way in ways)
-    for plan in [known] if isinstance(known, Compressed) else plans:
-        found = sweep_compressed(ask, plan, Sweeps(ask, linear, report), warm=plan is known)
-        report.steps.extend(set_up(linear))
-        warm.forget(key)  # until it has held again
-        if found is not None and found.certificate.passed and found.finite:
-            report.strategy, report.because, report.certificate = "structured", plan.because, found.certificate
-            if not found.mended:
-                warm.remember(key, plan)
-            if found.mended:
-                report.fallbacks.append(f"the samples mix: {found.mended}")
-            return found
-        if found is not None and not found.certificate.passed:
-            report.fallbacks.append(f"the samples mix: {found.certificate.words or found.certificate}")
-            warm.remember(key, choose(ask))
+    sweeper = Sweeper(ask, record.engine(ask.y, ask.x.values), report)
+    proof = Proof(sweeper)
+    ways: list[Way] = ["push", "pull"] if samples.p > samples.q + 2 and sweeper.engine.can_push else ["pull"]
+    for way in ways:
+        shared = _compression(ask, samples, way)
+        plan = Lines(way, shared.passes, _because(samples, way), "structured", shared=shared)
+        found = attempt(proof, plan, compact=True)
+        if isinstance(found, Answer):
+            return found.form.csr()
+        if found == "no path":
             return None
+    report.fallbacks.append("the samples mix")
     return None
 
 
@@ -149,22 +127,9 @@ def _compression(ask: Ask, samples: Samples, way: Way) -> Compression:
     return found
 
 
-def _from_passes(found: Passes, samples: Samples) -> Array:
-    """Entry (p, q) of sample b came back in pass p at column (b, q); by push in pass q at row (b, p)."""
-    arrays, kept, like = found.ask.y.record.backend.arrays, found.plan.kept, found.ask.x.values[0]
-    if "blocks" not in kept:
-        p, q = np.arange(samples.p)[None, :, None], np.arange(samples.q)[None, None, :]
-        if found.plan.way == "pull":
-            spots = p * found.ask.n + samples.columns[:, None, :] + 0 * q
-        else:
-            spots = q * found.ask.m + samples.rows[:, :, None] + 0 * p
-        kept["blocks"] = arrays.index(spots.reshape(-1), like)
-    return arrays.cast(arrays.gather(arrays.reshape(found.array, (-1,)), kept["blocks"]), like)
-
-
-def _from_sparse(ask: Ask, known: Passes, samples: Samples) -> Array:
+def _from_sparse(ask: Ask, known: Any, samples: Samples) -> Array:
     """The nonzeros whose row and column belong to the same sample."""
-    matrix = known.sparse().tocoo()
+    matrix = known.tocoo()
     above, p = _places(samples.rows)
     beside, q = _places(samples.columns)
     row, column = matrix.coords
@@ -182,7 +147,7 @@ def _places(lines: Positions) -> tuple[Positions, Positions]:
     return sample, which
 
 
-def _from_factors(ask: Ask, known: Factors, samples: Samples) -> Array:
+def _from_factors(ask: Ask, known: Factored, samples: Samples) -> Array:
     """Of J = L F, the rows of L and the columns of F that belong to the same sample."""
     arrays: Any = ask.y.record.backend.arrays
     last = arrays.take(known.last, samples.rows.reshape(-1), 0)
@@ -196,10 +161,14 @@ def _from_factors(ask: Ask, known: Factors, samples: Samples) -> Array:
 
 
 def _from_all(ask: Ask, samples: Samples, report: Report) -> Array:
-    """From the whole Jacobian, or row by row where that is large."""
-    arrays, whole = ask.y.record.backend.arrays, small_block(ask, report)
-    if whole is None:
-        return _row_by_row(ask, samples, report)
+    """From the whole Jacobian."""
+    whole = answer(ask)
+    report.take(whole.report)
+    return _from_dense(ask, whole.array, samples)
+
+
+def _from_dense(ask: Ask, whole: Array, samples: Samples) -> Array:
+    arrays = ask.y.record.backend.arrays
     spots = samples.rows[:, :, None] * ask.n + samples.columns[:, None, :]
     return arrays.take(arrays.reshape(whole, (-1,)), spots.reshape(-1), 0)
 
@@ -210,16 +179,8 @@ def _row_by_row(ask: Ask, samples: Samples, report: Report) -> Array:
     sample = np.empty(ask.m, dtype=np.int64)
     sample[samples.rows] = np.arange(samples.count)[:, None]
     kept: list[Array] = []
-
-    def start_over() -> Fold:
-        kept.clear()
-
-        def keep(start: int, stop: int, block: Array) -> None:
-            spots = np.arange(stop - start)[:, None] * ask.n + samples.columns[sample[start:stop]]
-            kept.append(arrays.take(arrays.reshape(block, (-1,)), spots.reshape(-1), 0))
-
-        return keep
-
-    LinearMap(ask, report).fold_rows(start_over)
+    for rows, block in row_blocks(ask, report):
+        spots = np.arange(len(rows))[:, None] * ask.n + samples.columns[sample[rows]]
+        kept.append(arrays.take(arrays.reshape(block, (-1,)), spots.reshape(-1), 0))
     lines = arrays.reshape(arrays.concat(kept, 0), (ask.m, samples.q))  # in the order of the rows
     return arrays.take(lines, samples.rows.reshape(-1), 0)

@@ -18,8 +18,8 @@ from wrt._core.evidence import Evidence, Numbers
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 from wrt._core.report import Certificate
-from wrt._operators.linear_map import LinearMap
-from wrt._run.certify import signs, tolerance
+from wrt._run.linear_map import LinearMap
+from wrt._run.prove import weights_of
 from wrt.errors import EngineRefused, NotRecorded
 
 STEP = 3.0  # times the cube root of the precision: where the error of central differences meets roundoff
@@ -64,7 +64,7 @@ def check(ask: Ask, certificate: Certificate | None, *, directions: int = 3) -> 
     moved, precision = _run_again(ask)
     linear = LinearMap(ask)
     arrays = ask.y.record.backend.arrays
-    u = signs(ask.m)[0]
+    u = weights_of(ask.m)
     w = np.asarray(arrays.numpy(linear.pull(arrays.from_numpy(u[None, :], ask.y))), np.float64)[0]
     step = STEP * precision ** (1 / 3)
     pairs = []
@@ -120,7 +120,7 @@ def _along(moved: Callable[[Numbers], Numbers], u: Numbers, v: Numbers, step: fl
 def _run_again(ask: Ask) -> tuple[Callable[[Numbers], Numbers], float]:
     """Where the asked elements of x move by, -> the asked elements of y; and in which precision that is computed."""
     record: Any = ask.y.record
-    if not hasattr(record, "evidence"):
+    if not record.recorded:
         raise _not_recorded("nothing was recorded of this run")
     part = ask.x.parts[0]
     y, x = record.numbered(ask.y), record.numbered(part.value)
@@ -128,7 +128,7 @@ def _run_again(ask: Ask) -> tuple[Callable[[Numbers], Numbers], float]:
         raise _not_recorded("x or y is not one value of the recording")
     evidence: Evidence = record.evidence()
     evidence.look_from(y)
-    replay = _Replay(evidence, y, x, writes_in_place=record.backend.arrays.writes_in_place)
+    replay = _Replay(evidence, y, x, writes_in_place=record.backend.writes_in_place)
     start = replay.start
     scale = max(1.0, float(np.abs(start).max(initial=0.0)))
     rows, columns = ask.rows.positions, part.elements.positions

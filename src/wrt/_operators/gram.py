@@ -6,7 +6,7 @@ fit in memory, each line is sent there and back instead: twice the passes, one c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -14,15 +14,13 @@ import numpy.typing as npt
 
 from wrt._core.ask import Ask
 from wrt._core.index import Shape
-from wrt._core.protocol import Array, CannotBatch
+from wrt._core.protocol import Array, CannotSweep
 from wrt._core.report import Certificate, Report
-from wrt._operators.linear_map import Fold, LinearMap
 from wrt._operators.vectors import columns_of
-from wrt._run import blocks
-from wrt._run.compressed import Passes
-from wrt._run.factored import Factors
-from wrt._run.memory import fits, refuse_bytes
-from wrt._run.products import in_fewer_passes, small_block
+from wrt._run.compact import form_of, row_blocks
+from wrt._run.forms import Dense, Factored, Sparse
+from wrt._run.linear_map import LinearMap
+from wrt._run.memory import fits, lines_per_call, refuse_bytes
 
 Over = Literal["x", "y"]
 
@@ -109,15 +107,12 @@ class Gram:
 
     def _computed(self) -> Array:
         lines = self._known()
-        if lines is not None:
-            return self._of_rows(lines)
-        found = in_fewer_passes(self._ask, self.report)
-        if isinstance(found, Passes):
-            return self._of_passes(found)
-        if isinstance(found, Factors):
-            return self._of_factors(found)
-        whole = small_block(self._ask, self.report)
-        return self._swept() if whole is None else self._of_rows(whole)
+        form = form_of(self._ask, self.report) if lines is None else Dense(self._ask, lines)
+        if isinstance(form, Sparse):
+            return self._arrays.from_numpy(_product(form.matrix, self._over).toarray(), self._ask.x.values[0])
+        if isinstance(form, Factored):
+            return self._arrays.matmul(*self._halves(form))
+        return self._swept() if form is None else self._of_rows(form.dense())
 
     def _of_rows(self, rows: Array) -> Array:
         """From all of J, (m, n)."""
@@ -125,19 +120,7 @@ class Gram:
         turned = arrays.transpose(_conjugate(self._ask, flat))
         return arrays.matmul(turned, flat) if self._over == "x" else arrays.matmul(flat, turned)
 
-    def _of_passes(self, found: Passes) -> Array:
-        """Blocks are multiplied as blocks, everything else as a sparse matrix."""
-        compression = found.plan.compression
-        plain = found.extras is None and found.plan.columns is None and hasattr(self._arrays, "contract")
-        if plain and blocks.layout(compression) is not None:
-            whole = blocks.from_passes(self._ask, compression, found.array)
-            return blocks.dense(self._arrays, blocks.with_itself(self._arrays, whole, self._over))
-        return self._arrays.from_numpy(_product(found.sparse(), self._over).toarray(), self._ask.x.values[0])
-
-    def _of_factors(self, found: Factors) -> Array:
-        return self._arrays.matmul(*self._halves(found))
-
-    def _halves(self, found: Factors) -> tuple[Array, Array]:
+    def _halves(self, found: Factored) -> tuple[Array, Array]:
         """J = L F: (Fᵀ LᵀL) and F, or (L FFᵀ) and Lᵀ. The narrow Gram product of one factor stands in the middle."""
         arrays, last, first = self._arrays, found.last, found.first
         if self._over == "x":
@@ -147,71 +130,52 @@ class Gram:
         return arrays.matmul(last, inner), arrays.transpose(last)
 
     def _swept(self) -> Array:
-        """Line by line along the shorter side of J."""
-        by_rows = self._ask.m <= self._ask.n + 2
-        if not by_rows:
-            try:
-                return self._by_columns()
-            except CannotBatch:
-                self.report.notes.append("no push holds here: swept by rows")
-        return self._by_rows()
-
-    def _by_rows(self) -> Array:
-        if self._over == "x":
-            return self._summed(self._linear.fold_rows)
-        if not fits(self._ask, self._ask.m):
-            return self._there_and_back(self._ask.m)
-        return self._of_pairs(self._linear.fold_rows)
-
-    def _by_columns(self) -> Array:
-        if self._over == "y":
-            return self._summed(self._linear.fold_columns)
-        if not fits(self._ask, self._ask.n):
-            return self._there_and_back(self._ask.n)
-        return self._of_pairs(self._linear.fold_columns)
-
-    def _summed(self, fold: Callable[[Callable[[], Fold]], None]) -> Array:
-        """The sum over lines of their outer products: each line is used once and dropped."""
-        arrays, kept = self._arrays, dict[str, Array]()
-
-        def start_over() -> Fold:
-            kept.clear()
-
-            def add(start: int, stop: int, block: Array) -> None:
-                first = _conjugate(self._ask, block)
-                piece = arrays.matmul(arrays.transpose(first), block)
-                if self._over == "y":
-                    piece = arrays.transpose(piece)
-                kept["sum"] = piece if "sum" not in kept else kept["sum"] + piece
-
-            return add
-
-        fold(start_over)
-        return kept["sum"] if kept else arrays.zeros((self.size, self.size), self._ask.x.values[0])
-
-    def _of_pairs(self, fold: Callable[[Callable[[], Fold]], None]) -> Array:
-        """All lines first, then every pair of them."""
-        arrays, kept = self._arrays, list[Array]()
-
-        def start_over() -> Fold:
-            kept.clear()
-            return lambda start, stop, block: kept.append(block)
-
-        fold(start_over)
-        if not kept:
-            return arrays.zeros((self.size, self.size), self._ask.x.values[0])
-        lines = arrays.concat(kept, 0)
-        turned = _conjugate(self._ask, lines)
+        """Some lines at a time along the shorter side of J, where all of J does not fit."""
+        lines = self._ask.n if self._by_columns else self._ask.m
+        if self._by_columns == (self._over == "y"):
+            return self._sum_of_products()
+        if not fits(self._ask, lines):
+            return self._there_and_back(lines)
+        blocks = [block for _, block in self._line_blocks()]
+        whole = self._arrays.concat(blocks, 0)
+        turned = _conjugate(self._ask, whole)
         if self._over == "x":  # columns as lines: conj(c_i) . c_j
-            return arrays.matmul(turned, arrays.transpose(lines))
-        return arrays.matmul(lines, arrays.transpose(turned))
+            return self._arrays.matmul(turned, self._arrays.transpose(whole))
+        return self._arrays.matmul(whole, self._arrays.transpose(turned))
+
+    @property
+    def _by_columns(self) -> bool:
+        return self._ask.m > self._ask.n + 2 and self._linear.pushes
+
+    def _line_blocks(self) -> Iterator[tuple[int, Array]]:
+        """Rows (k, n), or columns as (k, m), some at a time, and where each block begins."""
+        if self._by_columns:
+            try:
+                for start, _, block in self._linear.column_blocks():
+                    yield start, block
+                return
+            except CannotSweep:
+                self.report.notes.append("no push holds here: swept by rows")
+                raise
+        for rows, block in row_blocks(self._ask, self.report):
+            yield int(rows[0]), block
+
+    def _sum_of_products(self) -> Array:
+        """The sum over lines of their outer products: each line is used once and dropped."""
+        arrays, total = self._arrays, None
+        for _, block in self._line_blocks():
+            piece = arrays.matmul(arrays.transpose(_conjugate(self._ask, block)), block)
+            piece = arrays.transpose(piece) if self._over == "y" else piece
+            total = piece if total is None else total + piece
+        return arrays.zeros((self.size, self.size), self._ask.x.values[0]) if total is None else total
 
     def _there_and_back(self, count: int) -> Array:
-        """Every line through J and back: G e for each unit vector e, a chunk at a time."""
+        """Every line through J and back: G e for each unit vector e, some at a time."""
         arrays, pieces = self._arrays, []
         like = self._ask.x.values[0] if self._over == "x" else self._ask.y
-        for start, stop in self._linear.chunks(count):
-            pieces.append(self._times(self._linear.units(start, stop, count, like)))
+        size = lines_per_call(self._ask, count)
+        for start in range(0, count, size):
+            pieces.append(self._times(self._linear.units(start, min(start + size, count), count, like)))
         self.report.notes.append("all lines together do not fit: each was sent there and back")
         return arrays.transpose(arrays.concat(pieces, 0))
 
@@ -241,43 +205,26 @@ class Gram:
             flat = arrays.reshape(self._value, (-1,))
             return arrays.reshape(arrays.take(flat, np.arange(self.size) * (self.size + 1), 0), self._side)
         lines = self._known()
-        found = None if lines is not None else in_fewer_passes(self._ask, self.report)
-        if isinstance(found, Passes):
-            matrix = found.sparse()
-            lengths = np.asarray((abs(matrix) ** 2).sum(axis=0 if self._over == "x" else 1)).reshape(-1)
+        form = form_of(self._ask, self.report) if lines is None else Dense(self._ask, lines)
+        axis = 0 if self._over == "x" else 1
+        if isinstance(form, Sparse):
+            lengths = np.asarray((abs(form.matrix) ** 2).sum(axis=axis)).reshape(-1)
             return arrays.reshape(arrays.from_numpy(lengths, self._ask.x.values[0]), self._side)
-        if isinstance(found, Factors):
-            left, right = self._halves(found)
+        if isinstance(form, Factored):
+            left, right = self._halves(form)
             return arrays.reshape(arrays.total(left * arrays.transpose(right), 1), self._side)
-        if lines is None:
-            lines = small_block(self._ask, self.report)
-        if lines is None:
+        if form is None:
             return arrays.reshape(self._lengths(), self._side)
-        squares = _squared(arrays, arrays.reshape(lines, (self._ask.m, self._ask.n)))
-        return arrays.reshape(arrays.total(squares, 0 if self._over == "x" else 1), self._side)
+        squares = _squared(arrays, arrays.reshape(form.dense(), (self._ask.m, self._ask.n)))
+        return arrays.reshape(arrays.total(squares, axis), self._side)
 
     def _lengths(self) -> Array:
-        if self._ask.m > self._ask.n + 2:
-            try:
-                return self._folded_lengths(self._linear.fold_columns, along=self._over == "x")
-            except CannotBatch:
-                self.report.notes.append("no push holds here: swept by rows")
-        return self._folded_lengths(self._linear.fold_rows, along=self._over == "y")
-
-    def _folded_lengths(self, fold: Callable[[Callable[[], Fold]], None], *, along: bool) -> Array:
         """Squares summed along each line, or over the lines."""
         arrays, kept = self._arrays, list[Array]()
-
-        def start_over() -> Fold:
-            kept.clear()
-
-            def add(start: int, stop: int, block: Array) -> None:
-                summed = arrays.total(_squared(arrays, block), 1 if along else 0)
-                kept[:] = [*kept, summed] if along or not kept else [kept[0] + summed]
-
-            return add
-
-        fold(start_over)
+        along = self._by_columns == (self._over == "x")
+        for _, block in self._line_blocks():
+            summed = arrays.total(_squared(arrays, block), 1 if along else 0)
+            kept = [*kept, summed] if along or not kept else [kept[0] + summed]
         return arrays.concat(kept, 0) if kept else arrays.zeros((self.size,), self._ask.x.values[0])
 
     def trace(self) -> float:
@@ -288,9 +235,9 @@ class Gram:
         """As a scipy sparse matrix; where J is sparse, no dense matrix is formed."""
         from scipy.sparse import csr_array
 
-        found = in_fewer_passes(self._ask, self.report)
-        if isinstance(found, Passes):
-            return csr_array(_product(found.sparse(), self._over))
+        form = form_of(self._ask, self.report, sifted=True)
+        if isinstance(form, Sparse):
+            return csr_array(_product(form.matrix, self._over))
         return csr_array(self.numpy().reshape(self.size, self.size))
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from wrt._core.report import Certificate
-from wrt._operators.linear_map import LinearMap
+from wrt._run.linear_map import LinearMap
 
 Numbers = npt.NDArray[Any]
 
@@ -66,9 +66,9 @@ def merge_steps(linear_map: LinearMap) -> None:
         return
     merged: dict[tuple[str, str, str], Any] = {}
     for step in steps:
-        known = merged.get((step.what, step.way, step.rung))
+        known = merged.get((step.what, step.way, step.method))
         if known is None:
-            merged[step.what, step.way, step.rung] = step
+            merged[step.what, step.way, step.method] = step
         else:
             known.passes += step.passes
             known.calls += step.calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
 from wrt._core.value import Side, Value
-from wrt._run import execute
+from wrt._run.answer import meanings
 from wrt.errors import WrongShape
 
 
@@ -13,12 +13,12 @@ def of_gradient(y: Value, rows: Elements, sides: tuple[Side, ...]) -> Ask:
     """d(y) / d(x) / d(z) of a single y: the question d(gradient) / d(z). One pull, kept differentiable."""
     record = y.record
     first, second = sides
-    by = [value for side in execute.meanings(second) for value in side.values]
+    by = [value for side in meanings(second) for value in side.values]
     seed = record.backend.arrays.one_hot(y, rows.positions)
-    for side in execute.meanings(first):
+    for side in meanings(first):
         if not all(map(record.has_history, side.values)) or len(side.parts) != 1 or side.parts[0].into is not None:
             continue
-        (gradient,) = record.linear(y, side.values).pull_traceable(seed, by)
+        (gradient,) = record.engine(y, side.values).pull_traceable(seed, by)
         if gradient is None:
             continue
         picked = Elements.at(gradient.shape, side.parts[0].elements.positions.reshape(first.shape))

@@ -6,13 +6,13 @@ from typing import Any
 
 from wrt._core.ask import Ask
 from wrt._core.report import Report
-from wrt._operators.linear_map import LinearMap
 from wrt._operators.operator import Operator
-from wrt._run import execute
-from wrt._run.compressed import Passes
-from wrt._run.factored import Factors
-from wrt._run.memory import SMALL, answer_bytes
-from wrt._run.products import in_fewer_passes
+from wrt._plan.plans import worth_planning
+from wrt._run.answer import answer, is_identity
+from wrt._run.compact import better_form
+from wrt._run.forms import Factored
+from wrt._run.linear_map import LinearMap
+from wrt._run.memory import is_small
 
 
 def operand(ask: Ask, report: Report, *, short: int) -> Any:
@@ -21,20 +21,20 @@ def operand(ask: Ask, report: Report, *, short: int) -> Any:
     A sparse matrix, two factors, or the dense Jacobian where one of its sides has at most `short` lines.
     """
     numpy = ask.y.record.backend.arrays.numpy
-    found = in_fewer_passes(ask, report)
-    if isinstance(found, Passes):
-        return found.sparse()
-    if isinstance(found, Factors):
+    found = better_form(ask, report) if worth_planning(ask) and not is_identity(ask) else None
+    if isinstance(found, Factored):
         from scipy.sparse.linalg import aslinearoperator
 
         return aslinearoperator(numpy(found.last)) @ aslinearoperator(numpy(found.first))
-    if min(ask.m, ask.n) <= short and answer_bytes(ask) < SMALL:
+    if found is not None:
+        return found.csr()
+    if min(ask.m, ask.n) <= short and is_small(ask):
         return all_of_it(ask, report)
     return Operator(LinearMap(ask, report))
 
 
 def all_of_it(ask: Ask, report: Report) -> Any:
     """The dense Jacobian, (m, n) in NumPy."""
-    whole = execute.answer(ask)
+    whole = answer(ask)
     report.take(whole.report)
     return ask.y.record.backend.arrays.numpy(whole.array).reshape(ask.m, ask.n)

@@ -1,51 +1,301 @@
-"""What a question gets: the numbers, whether anything connects y and x, and what ran."""
+"""The only loop: make plans, run one, prove the array that comes out; where the proof fails, the next plan.
+
+Trivial questions need no engine. One row is one plain pass of the engine, its own evidence. Everything else (`.value`,
+`.sparse()`, diagonals, blocks, Gram products, higher orders, dask, zarr, `wrt.map`, the page) comes through `answer`, or
+through `run` and `Proof` with a plan of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
 
-from wrt._core.protocol import Array
-from wrt._core.report import Report
+import numpy as np
+
+from wrt._core.ask import Ask
+from wrt._core.index import Elements, Positions
+from wrt._core.plan import Lines, Plan, Way
+from wrt._core.protocol import Array, CannotSweep, Marks
+from wrt._core.report import Certificate, Report
+from wrt._core.value import Side
+from wrt._plan.plans import plans, remember
+from wrt._run import nonfinite
+from wrt._run.forms import Dense, Form
+from wrt._run.holomorphic import refuse_if_not_holomorphic
+from wrt._run.memory import refuse_too_large, system_refusals
+from wrt._run.options import DEFAULT, current
+from wrt._run.prove import ENGINE, SWITCHED_OFF, Proof
+from wrt._run.run import PlanFailed, run
+from wrt._run.sweep import Sweeper
+
+IDENTITY = "y and x are the same tensor: the identity"
+INDEPENDENT = "y does not depend on x: exact zeros"
+KEPT_ANSWERS = 64
+"""Of a recording that cannot change."""
 
 
 class Answer:
-    """The block of the Jacobian as an (m, n) array, whether anything connects y and x, and what ran.
+    """All of a question as a dense array or in a compact form, whether anything connects y and x, and what ran."""
 
-    The report may be a function that writes it: most are never read. So may the array be, where `shaped`, the answer in
-    the shape of the question, is there already: another shape may take a copy.
-    """
+    __slots__ = ("connected", "form", "report")
 
-    __slots__ = ("_array", "_report", "connected", "shaped")
-
-    def __init__(
-        self,
-        array: Array | Callable[[], Array],
-        connected: bool,
-        report: Report | Callable[[], Report],
-        shaped: Array | None = None,
-    ) -> None:
-        self._array = array
+    def __init__(self, form: Form, connected: bool, report: Report) -> None:
+        self.form = form
         self.connected = connected
-        self._report = report
-        self.shaped: Any = shaped
+        self.report = report
 
     @property
     def array(self) -> Array:
-        if self.shaped is not None and callable(self._array):
-            self._array = self._array()
-        return self._array
+        """(m, n)"""
+        return self.form.dense()
 
-    @array.setter
-    def array(self, array: Array) -> None:
-        self._array, self.shaped = array, None
 
-    @property
-    def report(self) -> Report:
-        if not isinstance(self._report, Report):
-            self._report = self._report()
-        return self._report
+def answer(ask: Ask, *, compact: bool = False) -> Answer:
+    """The block that was asked for: zeros where independence is proven, an error where a path was cut."""
+    return reached(ask, compact=compact) or independent(ask, ask.n)
 
-    @report.setter
-    def report(self, report: Report) -> None:
-        self._report = report
+
+def reached(ask: Ask, *, compact: bool = False) -> Answer | None:
+    """The block that was asked for; None where nothing leads from x to y."""
+    record = ask.y.record
+    kept = record.answers if current() is DEFAULT else None
+    if kept is None:
+        return _reached(ask, compact=compact)
+    key = _question(ask, compact)
+    if key not in kept:
+        found = _reached(ask, compact=compact)
+        if found is None:
+            return None
+        if len(kept) >= KEPT_ANSWERS:
+            kept.pop(next(iter(kept)))
+        kept[key] = found
+    known: Answer = kept[key]
+    return known
+
+
+def _reached(ask: Ask, *, compact: bool) -> Answer | None:
+    record = ask.y.record
+    if ask.m == 0 or ask.n == 0:
+        zeros = record.backend.arrays.zeros((ask.m, ask.n), ask.x.values[0])
+        return exact(ask, zeros, "the question is empty", connected=True)
+    if is_identity(ask):
+        return exact(ask, _identity(ask), IDENTITY, connected=True)
+    record.ready(ask.y, ask.x)
+    if ask.m > 1:
+        refuse_too_large(ask)
+        with system_refusals(ask):
+            return _first_meaning(ask, compact=compact)
+    return _first_meaning(ask, compact=compact)
+
+
+def _first_meaning(ask: Ask, *, compact: bool) -> Answer | None:
+    """Answer for x itself, or for what a view of it stands for."""
+    for some in meant(ask):
+        found = solve(some, compact=compact)
+        if found is not None:
+            return found
+    return None
+
+
+def meant(ask: Ask) -> Iterator[Ask]:
+    """The question with each meaning of x to which a sweep can lead."""
+    record = ask.y.record
+    for side in meanings(ask.x):
+        if all(map(record.has_history, side.values)):
+            yield ask if side is ask.x else Ask(ask.y, ask.rows, side)
+
+
+def meanings(side: Side | None) -> Iterator[Side]:
+    """A side, then what it stands for if nothing leads to it."""
+    while side is not None:
+        yield side
+        side = side.otherwise
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def solve(ask: Ask, *, compact: bool = False) -> Answer | None:
+    """Plans in turn, until one is proven; None where no path leads to x."""
+    sweeper = Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), Report(notes=list(ask.x.notes)))
+    if ask.m == 1:
+        return _one_row(sweeper)
+    proof = Proof(sweeper)
+    for plan in plans(ask, sweeper.engine, look_by(sweeper), sweeper.report, current().way):
+        found = attempt(proof, plan, compact=compact)
+        if found == "no path":
+            return None
+        if isinstance(found, Answer):
+            if plan.strategy != "direct":
+                remember(ask, plan)
+            return found
+    raise AssertionError("plain rows are the last plan, and never decline")
+
+
+def first_plan(ask: Ask, way: Way | None = None) -> tuple[Plan, list[str]]:
+    """The plan that will run, and why each better one was not taken. A few rows may be swept to see a structure."""
+    if ask.m == 1 or ask.n == 0 or ask.m == 0 or not ask.y.record.has_history(ask.y):
+        return direct_plan(ask, way), []
+    for some in meant(ask):
+        sweeper = Sweeper(some, some.y.record.engine(some.y, some.x.values), Report())
+        for plan in plans(some, sweeper.engine, look_by(sweeper), sweeper.report, way):
+            if plan.strategy != "direct":
+                remember(some, plan)
+            return plan, sweeper.report.declined
+    return direct_plan(ask, way), []
+
+
+def direct_plan(ask: Ask, way: Way | None = None) -> Lines:
+    """What a direct sweep takes, by the numbers of rows and columns alone."""
+    if ask.m == 1:
+        return Lines("pull", 1, "one row is one pass")
+    way = way or ("pull" if ask.m <= ask.n + 2 else "push")
+    return Lines(way, ask.m if way == "pull" else ask.n, f"{ask.m} rows asked for, {ask.n} columns")
+
+
+def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
+    """One plan, run and proven: the answer, "no path", or why it did not hold (noted as a fallback too)."""
+    sweeper, report = proof.sweeper, proof.sweeper.report
+    last = isinstance(plan, Lines) and plan.way == "pull" and not plan.batched
+    proven = current().certify or plan.strategy != "direct"  # a guess without a proof would be just a guess
+    try:
+        if proven and plan.way == "push" and not proof.pull(then_push=True):
+            return "no path"
+        form = run(sweeper, plan, compact=compact)
+    except (CannotSweep, PlanFailed) as refusal:
+        return _decline(report, f"{plan.strategy}, {plan.way}: {refusal}")
+    if form is None:
+        return "no path"
+    certificate = SWITCHED_OFF
+    if proven:
+        found = _proven(proof, form, plan)
+        if found is None or not (found[1].passed or last):
+            words = "does not agree with the independent check" if found is None else str(found[1])
+            return _decline(report, f"{_name(plan)}: {words}")
+        form, certificate = found
+    elif not sweeper.arrays.all_finite(form.dense()):
+        form = Dense(sweeper.ask, nonfinite.repair(sweeper, form.dense(), plan.way))
+    report.strategy, report.because, report.certificate = plan.strategy, plan.because, certificate
+    refuse_if_not_holomorphic(sweeper)
+    return Answer(form, True, report)
+
+
+def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | None:
+    """What is handed out, with entries that were not finite asked for again, and its proof; None where it does not hold."""
+    verdict = proof.judge(form)
+    if not verdict.finite:
+        form = Dense(proof.sweeper.ask, nonfinite.repair(proof.sweeper, form.dense(), plan.way))
+        verdict = proof.judge(form)
+    if verdict.certificate.passed:
+        return form, verdict.certificate
+    if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
+        return form, verdict.certificate
+    return proof.settle(form, verdict)
+
+
+def _one_row(sweeper: Sweeper) -> Answer | None:
+    """One plain pass, which is its own evidence."""
+    row = sweeper.row(0)
+    if row is None:
+        return None
+    report = sweeper.report
+    report.strategy, report.because, report.certificate = "direct", "one row is one pass", ENGINE
+    if not sweeper.arrays.all_finite(row):
+        row = nonfinite.repair(sweeper, row, "pull")
+    refuse_if_not_holomorphic(sweeper)
+    return Answer(Dense(sweeper.ask, row), True, report)
+
+
+def _decline(report: Report, words: str) -> str:
+    report.fallbacks.append(words)
+    return words
+
+
+def _name(plan: Plan) -> str:
+    lines = isinstance(plan, Lines)
+    return f"{plan.strategy}, {plan.way}" + (", batched" if lines and plan.strategy == "direct" else "")
+
+
+def look_by(sweeper: Sweeper) -> Callable[[Ask, Positions], Marks]:
+    """Rows of a question, looked at for where they are nonzero: how plans see structure that the graph does not tell."""
+
+    def look(ask: Ask, rows: Positions) -> Marks:
+        own = sweeper if ask is sweeper.ask else Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), sweeper.report)
+        return nonzero_rows(own, rows)
+
+    return look
+
+
+def nonzero_rows(sweeper: Sweeper, rows: Positions) -> Marks:
+    """(rows, n): where these rows, or weighted sums (k, m) of rows, are not zero; on a device, noise counts as zero."""
+
+    ask, arrays = sweeper.ask, sweeper.arrays
+    if rows.ndim == 2:
+        found = sweeper.pull_weights(arrays.from_numpy(rows, ask.y), "sums of rows")
+    else:
+        found = sweeper.rows(rows, "sampled rows")
+    if found is None:
+        return np.zeros((len(rows), ask.n), dtype=bool)
+    return arrays.nonzero(found, arrays.precision(ask.y) if ask.accelerated else 0.0)
+
+
+
+# ---------------------------------------------------------------- questions that need no engine
+
+
+def independent(ask: Ask, columns: int) -> Answer:
+    """Exact zeros, or why they would be wrong."""
+    raise_unless_independent(ask)
+    zeros = ask.y.record.backend.arrays.zeros((ask.m, columns), ask.x.values[0])
+    return exact(ask, zeros, INDEPENDENT, connected=False)
+
+
+def exact(ask: Ask, array: Array, words: str, *, connected: bool) -> Answer:
+    """An answer that needs no engine."""
+    return Answer(Dense(ask, array), connected, Report("none needed", words, certificate=Certificate("exact", words=words)))
+
+
+def raise_unless_independent(ask: Ask) -> None:
+    """Zeros are returned only where independence is proven."""
+    verdict = ask.y.record.unreached(ask.y, ask.x.values[0])
+    if isinstance(verdict, Exception):
+        raise verdict
+
+
+def is_identity(ask: Ask) -> bool:
+    """Whether y and x are one tensor."""
+    return ask.one_tensor and ask.y.record.same(ask.y, ask.x.parts[0].value)
+
+
+def _identity(ask: Ask) -> Array:
+    refuse_too_large(ask)
+    met = ask.rows.positions[:, None] == ask.x.parts[0].elements.positions[None, :]
+    if not met.any():  # other elements alone: zeros, if it is one value
+        ask.y.record.refuse_filled(ask.y)
+    return ask.y.record.backend.arrays.from_numpy(met, ask.y)
+
+
+def connected(ask: Ask) -> bool:
+    """Whether a gradient path leads from x to y; costs one pull and raises nothing about a missing path."""
+    if ask.m == 0 or ask.n == 0 or is_identity(ask):
+        return True
+    record = ask.y.record
+    if not record.has_history(ask.y):
+        return False
+    seed = record.backend.arrays.one_hot(ask.y, ask.rows.positions[:1])
+    return any(
+        gradient is not None for some in meant(ask) for gradient in record.engine(ask.y, some.x.values).plain(seed)
+    )
+
+
+def _question(ask: Ask, compact: bool) -> Hashable:
+    """What an answer of an immutable run is kept by."""
+    parts = tuple((part.value.key, _selection(part.elements), _listed(part.into), part.component) for part in ask.x.parts)
+    return compact, ask.y.key, _selection(ask.rows), ask.x.shape, parts
+
+
+def _selection(elements: Elements) -> Hashable:
+    return elements.shape, elements.offset, elements.strides, _listed(elements.listed)
+
+
+def _listed(positions: Positions | None) -> bytes | None:
+    return None if positions is None else positions.tobytes()

@@ -87,7 +87,7 @@ def from_passes(ask: Ask, compression: Compression, passes: Array) -> Blocks:
     return Blocks(array, axes, rows, columns)
 
 
-def multiplied(arrays: Any, chain: list[Blocks]) -> Blocks:
+def multiply(arrays: Any, chain: list[Blocks]) -> Blocks:
     """The product of them all, in the order that takes the fewest multiplications."""
     chain = list(chain)
     while len(chain) > 1:
@@ -206,12 +206,12 @@ def dense(arrays: Any, blocks: Blocks) -> Array:
     if len(set(whole)) == len(whole):  # no diagonals
         order = [blocks.axes.index(axis) for axis in whole]
         return arrays.reshape(arrays.permute(blocks.array, order), blocks.shape)
-    return arrays.lay(blocks.shape, blocks.array, 0, _strides(blocks), blocks.array.dtype)
+    return arrays.strided(blocks.shape, blocks.array, 0, _strides(blocks))
 
 
 def add(arrays: Any, matrix: Array, blocks: Blocks) -> Array:
-    """A matrix that nobody else has, and these on top of it."""
-    return arrays.add_laid(matrix, blocks.array, 0, _strides(blocks))
+    """The sum of a matrix and these."""
+    return matrix + dense(arrays, blocks)
 
 
 def _strides(blocks: Blocks) -> tuple[int, ...]:

@@ -1,59 +1,91 @@
-"""Will it fit? An answer that does not is refused before anything is allocated, with the ways out."""
+"""Will it fit, and how much goes in one call? An answer that does not fit is refused at once, with the ways out."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from wrt._core import room
 from wrt._core.ask import Ask
 from wrt._core.value import Value
-from wrt._planner import warm
-from wrt._run.budget import SMALL, answer_bytes, free, free_for
+from wrt._run import thresholds
 from wrt._run.options import current
-from wrt._run.peak import may_exceed, peak_bytes
 from wrt.errors import TooLarge, WrtError
-
-__all__ = ["SMALL", "Growing", "answer_bytes", "fits", "free", "peak_bytes", "refuse_bytes", "refuse_too_large",
-           "system_refusals", "words"]  # fmt: skip
-
-_ENOUGH: dict[Hashable, int] = {}
-"""Free bytes that were found to be enough for a question whose plan is remembered: looking takes longer than some answers."""
 
 WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
 
 
+def answer_bytes(ask: Ask) -> int:
+    """Bytes of the dense answer."""
+    return ask.m * ask.n * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+
+
+def is_small(ask: Ask) -> bool:
+    """Whether nobody has to be asked how much memory is free for the dense answer."""
+    return answer_bytes(ask) < thresholds.CHECKED_BYTES and current().memory is None
+
+
+def free(like: Value) -> int:
+    """Bytes that may be taken where a Value lives: what the machine has, within the limits set for this process."""
+    arrays = like.record.backend.arrays
+    found: float = arrays.free_memory(like)
+    if not arrays.accelerated(like):
+        found = min(found, room.allowed())
+    return int(found * thresholds.FREE_SHARE)
+
+
+# ---------------------------------------------------------------- calls of the engine
+
+
+def lines_per_call(ask: Ask, count: int) -> int:
+    """How many of so many rows or columns are swept in one call: by their size, and less only where memory is short."""
+    per_line = _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
+    if ask.accelerated:
+        wanted = max(1, min(count, thresholds.CALL_BYTES_DEVICE // max(1, per_line)))
+    else:
+        fewest, most = thresholds.CALL_LINES_CPU
+        if count <= most and count * per_line <= thresholds.WHOLE_CALL_BYTES_CPU:
+            return max(1, count)
+        wanted = max(1, min(count, most, max(fewest, thresholds.CALL_BYTES_CPU // max(1, per_line))))
+    if wanted * per_line * thresholds.LIVE_TENSORS < thresholds.CHECKED_BYTES:
+        return wanted
+    beside = free(ask.x.values[0]) - answer_bytes(ask)
+    return max(1, min(wanted, int(thresholds.CALL_MEMORY_SHARE * max(0, beside) / (per_line * thresholds.LIVE_TENSORS))))
+
+
+def call_bytes(ask: Ask) -> int:
+    """What one call of the engine takes beside the answer."""
+    lines = lines_per_call(ask, max(1, min(ask.m, ask.n)))
+    return int(lines * thresholds.LIVE_TENSORS * _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y))
+
+
+def _widest(ask: Ask) -> int:
+    """Numbers in the widest tensor of a pass, as far as a glance tells."""
+    return max(1, ask.y.size, ask.y.record.widest(ask.y), *[part.value.size for part in ask.x.parts])
+
+
+# ---------------------------------------------------------------- refusals
+
+
 def refuse_too_large(ask: Ask) -> None:
-    """Raise `TooLarge` when the dense answer, or the way to it, cannot fit."""
-    what = f"the Jacobian has {ask.m} x {ask.n} entries"
-    needed = answer_bytes(ask)
-    if current().memory is not None or needed < SMALL:
-        return refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
-    limit = free_for(ask, anew=True)
-    _hold_to(limit, needed, what, WAYS_OUT)
-    key = warm.key_of(ask)
-    if warm.recall(key) is not None and limit >= _ENOUGH.get(key, math.inf):
+    """Raise `TooLarge` when the dense answer, or one call on the way to it, cannot fit."""
+    what, needed = f"the Jacobian has {ask.m} x {ask.n} entries", answer_bytes(ask)
+    refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
+    if needed < thresholds.CHECKED_BYTES or current().memory is not None:
         return
-    peak = peak_bytes(ask) if may_exceed(ask, limit) else 0
+    limit, peak = free(ask.x.values[0]), needed + call_bytes(ask)
     if peak > limit:
         where = f"about {words(peak)} at the peak of computing it, {words(limit)} are free"
         raise TooLarge(f"{what}: {words(needed)}", where, WAYS_OUT)
-    if len(_ENOUGH) >= warm.MOST:
-        _ENOUGH.clear()
-    _ENOUGH[key] = limit
 
 
 def refuse_bytes(needed: int, like: Value, what: str, write: str) -> None:
     """Raise `TooLarge` when so many bytes cannot fit where a Value lives."""
     limit = current().memory
     if limit is None:
-        if needed < SMALL:
+        if needed < thresholds.CHECKED_BYTES:
             return
         limit = free(like)
-    _hold_to(limit, needed, what, write)
-
-
-def _hold_to(limit: int, needed: int, what: str, write: str) -> None:
     if needed > limit:
         raise TooLarge(f"{what}: {words(needed)}", f"{words(limit)} are free for it", write)
 
@@ -62,7 +94,7 @@ def fits(ask: Ask, lines: int) -> bool:
     """Whether so many rows (or columns) can all be held at once."""
     needed = answer_bytes(ask) * lines // max(1, min(ask.m, ask.n))
     limit = current().memory
-    if limit is None and needed < SMALL:
+    if limit is None and needed < thresholds.CHECKED_BYTES:
         return True
     return needed <= (free(ask.x.values[0]) if limit is None else limit)
 
@@ -90,7 +122,7 @@ class Growing:
 
 @contextmanager
 def system_refusals(ask: Ask) -> Iterator[None]:
-    """An allocation that the system refuses after all, in the words of `TooLarge`."""
+    """Memory that the system refuses on the way is told like an answer that does not fit."""
     try:
         yield
     except WrtError:
@@ -108,8 +140,8 @@ def system_refusals(ask: Ask) -> Iterator[None]:
 
 def _no_memory(error: Exception) -> bool:
     said = f"{type(error).__name__} {error}".lower()
-    told = ("can't allocate memory", "out of memory", "resource_exhausted", "resourceexhausted", "bad_alloc", "outofmemory")
-    return isinstance(error, MemoryError) or any(words in said for words in told)
+    known = ("can't allocate memory", "out of memory", "resource_exhausted", "resourceexhausted", "bad_alloc", "outofmemory")
+    return isinstance(error, MemoryError) or any(phrase in said for phrase in known)
 
 
 def words(count: float) -> str:

@@ -10,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wrt._backends.torch import compat
 from wrt._backends.torch.contract import contract
-from wrt._backends.torch.pages import LARGE, NUMPY, product, zeros
-from wrt._backends.torch.transfers import brought, in_numpy, sent
+from wrt._backends.torch.pages import NUMPY, product, zeros
+from wrt._backends.torch.transfers import in_numpy, sent
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
-CONVOLUTION = "ConvolutionBackward0"
+SUMMED_AT_ONCE = 2**16
+"""Numbers of an answer up to which NumPy sums them in double precision before torch has begun."""
+SUMMED_ROWS = 64
+"""Single-precision rows that are summed before the sums are added in double precision: three roundings at most."""
 
 
 def unit(value: Value, position: int) -> Tensor:
@@ -27,111 +31,51 @@ def unit(value: Value, position: int) -> Tensor:
         seed = np.zeros(value.shape, NUMPY[value.dtype])
         seed.reshape(-1)[position] = 1
         return torch.from_numpy(seed)
-    if value.size <= FEW:
-        return identity(value)[position]  # a view: nothing has to be started on the device
     seeds = torch.zeros(value.size, dtype=value.dtype, device=device)
     seeds.narrow(0, position, 1).fill_(1)
     return seeds.view(value.shape)
 
 
-_SEEDS: dict[tuple[Any, ...], tuple[Tensor, int]] = {}
-KEPT = 2**22  # bytes of seeds that are worth keeping for the next question, all together,
-SHARE = 512  # or that part of a GPU's memory
-FEW = 512  # elements of a y whose seeds, one for each, are kept on a device
-MANY_ROWS = 256  # of a block, from which on one more reduction takes less time than looking at the size of each row
-FEW_COUNTS = 32  # of rows whose weights are kept
-AT_HAND = 2**17  # numbers in a block up to which NumPy looks at it faster than torch, wherever they are
-
-
-def _kept(key: tuple[Any, ...], make: Callable[[], Tensor]) -> Tensor:
-    """Seeds that many questions share. One that a hook has written to is made anew."""
-    found = _SEEDS.get(key)
-    if found is not None and found[0]._version == found[1]:
-        return found[0]
-    with torch.inference_mode(False):  # what is kept must not remember in which mode it was made
-        made = make()
-    most = torch.cuda.get_device_properties(made.device).total_memory // SHARE if made.is_cuda else KEPT
-    if made.nbytes <= most // 4:
-        if sum(seeds.nbytes for seeds, _ in _SEEDS.values() if seeds.device == made.device) > most - made.nbytes:
-            _SEEDS.clear()
-        _SEEDS[key] = made, made._version
-    return made
-
-
-def identity(value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
-    """A one at each position in turn, (size, *value.shape); and one more row, the same for all of that size."""
-    size, device = value.size, value.key.device
-
-    def make() -> Tensor:
-        seeds = torch.zeros(size + (last is not None), size, dtype=value.dtype, device=device)
-        seeds.diagonal().fill_(1)
-        if last is not None:
-            seeds[size] = sent(last, device).reshape(-1)
-        return seeds.view(-1, *value.shape)
-
-    return _kept((value.shape, last is not None, value.dtype, device), make)
-
-
-def _wide(block: Tensor) -> torch.dtype:
-    """Numbers in which the squares of these can be summed."""
-    return torch.float64 if block.dtype == torch.float64 else torch.float32
-
-
-def _fetched(block: Tensor, difference: Tensor) -> tuple[float, float]:
-    """The sizes of a difference and of a block, in one transfer."""
-    size, residual = torch.stack([torch.linalg.vector_norm(one, dtype=_wide(block)) for one in (block, difference)]).tolist()
-    return residual, size
-
-
-def _largest_and_size(norms: list[float]) -> tuple[float, float]:
-    """The last of some sizes, and the size of all the others together."""
-    return norms[-1], math.hypot(*norms[:-1])
-
-
 CACHED = ((1, "reserved_bytes"), (-1, "allocated_bytes"))
 """What torch keeps of a device's memory without using it."""
 
-TENSOR_FLOAT = 2.0**-10
-"""The precision of TF32, in which a GPU multiplies float32 where that is allowed: of convolutions, it is by itself."""
+TF32_ROUNDING = 2.0**-11
+"""In which a GPU multiplies float32 where that is allowed: of convolutions, it is by itself."""
 
 
-def _rounded_by_the_device(value: Value) -> bool:
-    if value.dtype != torch.float32 or value.key.device.type != "cuda":
-        return False
-    if torch.backends.cuda.matmul.allow_tf32:
-        return True
-    if value.key.leaf is not None or not torch.backends.cudnn.allow_tf32:
-        return False
-    near: tuple[str, ...] = value.record.signature(value)  # type: ignore[attr-defined]
-    return CONVOLUTION in near
+def _weighted_sums(weights: Tensor, array: Tensor) -> Tensor:
+    """weights @ array, (n,) in double precision: short sums in single precision, and the sums of those in double."""
+    m, n = array.shape
+    whole = m - m % SUMMED_ROWS
+    pieces = torch.bmm(weights[:whole].view(-1, 1, SUMMED_ROWS), array[:whole].reshape(-1, SUMMED_ROWS, n))  # (pieces, 1, n)
+    return pieces.sum((0, 1), dtype=torch.float64) + (weights[whole:] @ array[whole:]).double()
 
 
-_BALANCES: dict[tuple[int, np.dtype[Any]], tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+class TorchSheet:
+    """An answer that is written in place."""
 
+    __slots__ = ("_array",)
 
-def _balance(numbers: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Weights of rows, and minus one for the row behind them: the sum is zero where that is their sum.
+    def __init__(self, shape: Shape, like: Value) -> None:
+        self._array = zeros(shape, like.dtype, like.key.device)
 
-    Those of the last few counts are kept.
-    """
-    found = _BALANCES.get((numbers.size, dtype))
-    if found is None or found[0] is not numbers:
-        if len(_BALANCES) >= FEW_COUNTS:
-            _BALANCES.clear()
-        found = _BALANCES[numbers.size, dtype] = numbers, np.append(numbers, -1).astype(dtype)
-    return found[1]
+    def write(self, start: int, block: Tensor, *, columns: bool) -> None:
+        if self._array.dtype != block.dtype and block.is_complex():
+            self._array = self._array.to(block.dtype)
+        if columns:
+            self._array[:, start : start + len(block)] = block.mT
+        else:
+            self._array[start : start + len(block)] = block
+
+    def array(self) -> Tensor:
+        return self._array
 
 
 class TorchArrays:
     """Stateless; every tensor is made on the device and in the dtype of the Value it is for."""
 
-    writes_in_place = True
-
     def zeros(self, shape: Shape, like: Value) -> Tensor:
         return torch.zeros(shape, dtype=like.dtype, device=like.key.device)
-
-    def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
-        return zeros(shape, like.dtype, like.device)
 
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
         count = len(positions)
@@ -143,40 +87,6 @@ class TorchArrays:
         else:
             seeds.scatter_(1, self._index(positions, value)[:, None], 1)
         return seeds.view(count, *value.shape)
-
-    def identity(self, value: Value, last: npt.NDArray[Any] | None = None) -> Tensor:
-        """A one at each position in turn, (size, *value.shape); and one more row, the same for all of that size."""
-        return identity(value, last)
-
-    def weights(self, numbers: npt.NDArray[Any], like: Value) -> Tensor:
-        """Random weights on the device, flat; the same for all of that count."""
-        key = (numbers.shape, like.dtype, like.key.device)
-        return _kept(key, lambda: self.from_numpy(numbers, like).reshape(-1))
-
-    def probed(self, numbers: npt.NDArray[Any], like: Value, block: Tensor) -> tuple[float, float]:
-        """How far the last row of a block is from these weights of the rows before it, and the size of all of those.
-
-        Both as roots of sums of squares, in one transfer. The last row is used up.
-        """
-        count = numbers.size
-        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND:
-            found = block.numpy()
-            difference, before = _balance(numbers, found.dtype) @ found, found[:count]
-            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(before, before))
-        weights, last, before = self.weights(numbers, like), block[count], block[:count]
-        last.addmv_(before.t(), weights, alpha=-1)
-        if count > MANY_ROWS:
-            return _fetched(before, last)
-        return _largest_and_size(torch.linalg.vector_norm(block, dim=1, dtype=_wide(block)).tolist())
-
-    def agreement(self, weights: Tensor, block: Tensor, expected: Tensor) -> tuple[float, float]:
-        """The same of `block` @ weights, (k,), next to what is expected of it."""
-        if block.is_cpu and block.dtype in NUMPY and block.numel() <= AT_HAND:
-            numbers = block.numpy()
-            difference = numbers @ weights.numpy() - expected.numpy()
-            return math.sqrt(np.vdot(difference, difference)), math.sqrt(np.vdot(numbers, numbers))
-        difference = expected.addmv(block, weights, alpha=-1)
-        return _fetched(block, difference)
 
     def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         count = weights.shape[0]
@@ -204,29 +114,9 @@ class TorchArrays:
         return made.to(device=like.key.device, dtype=like.dtype if wider else made.dtype)
 
     def numpy(self, array: Tensor) -> npt.NDArray[Any]:
-        seen = self.at_hand(array)
-        if seen is not None:
-            return seen[0]
+        if array.is_cpu and array.dtype in NUMPY and not array.requires_grad and not array.is_neg():
+            return array.numpy()
         return in_numpy(array.detach().resolve_conj().resolve_neg())
-
-    def at_hand(self, *arrays: Tensor) -> list[npt.NDArray[Any]] | None:
-        """The numbers as NumPy sees them: where they are, or in one transfer from a device. None where they are many."""
-        count, here = 0, True
-        for array in arrays:
-            if array.dtype not in NUMPY or array.requires_grad or array.is_neg():
-                return None
-            count += array.numel()
-            here = here and array.is_cpu
-        if here:
-            return [array.numpy() for array in arrays] if count <= LARGE else None
-        # a GPU takes longer to be told a handful of operations than so few numbers take to travel
-        if count > AT_HAND or len({(array.dtype, array.is_cuda) for array in arrays}) > 1:
-            return None
-        return brought(arrays) if arrays[0].is_cuda else None
-
-    def mark(self, array: Tensor) -> int | None:
-        """A number that changes when anybody writes to the array; None where torch does not tell."""
-        return None if array.is_inference() else array._version
 
     def shape(self, array: Tensor) -> Shape:
         return tuple(array.shape)
@@ -245,43 +135,17 @@ class TorchArrays:
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays), axis)
 
-    def index(self, positions: Positions, like: Value) -> Tensor:
-        return sent(np.asarray(positions, dtype=np.int64), like.key.device)
-
-    def only(self, array: Tensor, mask: Tensor) -> Tensor:
-        return torch.where(mask, array, 0)
-
-    def gather(self, array: Tensor, index: Tensor) -> Tensor:
-        return array.index_select(0, index)
-
-    def picked(self, array: Tensor, index: Tensor) -> npt.NDArray[Any] | None:
-        """Some numbers of a flat array in NumPy's hands; None unless they are the ones in it that are not zero."""
-        values = array.index_select(0, index)
-        alive = torch.stack([torch.count_nonzero(values), torch.count_nonzero(array)]).tolist()
-        return self.numpy(values) if alive == [index.numel()] * 2 else None
-
-    def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
+    def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
         made = zeros((math.prod(shape),), like.dtype, like.key.device)
-        return made.scatter_(0, index, values.to(like.dtype)).view(shape)
+        return made.scatter_(0, sent(positions, made.device), values.to(like.dtype)).view(shape)
 
-    def ones_at(self, shape: Shape, index: Tensor, like: Value) -> Tensor:
-        """Zeros of this shape, and ones at some places of the flat array."""
-        return zeros((math.prod(shape),), like.dtype, like.key.device).scatter_(0, index, 1).view(shape)
-
-    def lay(self, shape: Shape, values: Tensor, start: int, strides: Shape, dtype: torch.dtype) -> Tensor:
-        """Zeros of this shape with the values among them, the first at `start` of the flat array, the others in steps."""
-        made = zeros(shape, dtype, values.device)
+    def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape) -> Tensor:
+        made = zeros(shape, values.dtype, values.device)
         made.as_strided(values.shape, strides, start).copy_(values)
         return made
 
-    def add_laid(self, matrix: Tensor, values: Tensor, start: int, strides: Shape) -> Tensor:
-        """The same on top of an array that nobody else has."""
-        matrix = matrix.contiguous()
-        matrix.as_strided(values.shape, strides, matrix.storage_offset() + start).add_(values)
-        return matrix
-
-    def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
-        return torch.zeros(size, dtype=values.dtype, device=values.device).scatter_add_(0, index, values)
+    def sheet(self, shape: Shape, like: Value) -> TorchSheet:
+        return TorchSheet(shape, like)
 
     def total(self, array: Tensor, axis: int) -> Tensor:
         return array.sum(axis)
@@ -307,15 +171,26 @@ class TorchArrays:
     def largest(self, array: Tensor) -> float:
         return float(array.max()) if array.numel() else 0.0
 
-    def maxima(self, *arrays: Tensor) -> list[float]:
-        if not all(array.numel() for array in arrays):
-            return [self.largest(array) for array in arrays]
-        if all(array.is_cpu and array.dtype in NUMPY and array.numel() <= AT_HAND for array in arrays):
-            return [float(array.numpy().max()) for array in arrays]
-        if not arrays[0].is_cuda:
-            return torch.stack([array.max().double() for array in arrays]).tolist()
-        # of what is not negative, the largest is the maximum norm: one operation for all arrays
-        return torch.stack(torch._foreach_norm(list(arrays), math.inf)).tolist()
+    def weighted_columns(self, weights: npt.NDArray[Any], array: Tensor) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        if array.is_cpu and array.dtype in NUMPY and array.numel() <= SUMMED_AT_ONCE and not array.requires_grad:
+            wide = array.numpy().astype(np.float64)
+            return weights @ wide, np.sqrt(np.einsum("mn,mn->n", wide, wide))
+        if array.is_complex() or array.dtype == torch.float64:
+            wide = array.to(torch.complex128 if array.is_complex() else torch.float64)
+            sums = sent(weights, array.device).to(wide.dtype) @ wide
+            return self.numpy(sums), self.numpy(torch.linalg.vector_norm(wide, dim=0))
+        narrow = array.float()  # exact for half precision
+        sums = _weighted_sums(sent(weights, array.device).float(), narrow)
+        found = torch.stack([sums, torch.linalg.vector_norm(narrow, dim=0).double()])
+        both = self.numpy(found)
+        return both[0], both[1]
+
+    def nonzero(self, array: Tensor, rounding: float) -> npt.NDArray[np.bool_]:
+        if not rounding:
+            return self.numpy(array != 0) if array.numel() > SUMMED_AT_ONCE or not array.is_cpu else self.numpy(array) != 0
+        size = array.abs()
+        found: npt.NDArray[np.bool_] = (~(size <= rounding * size.amax(1, keepdim=True))).cpu().numpy()
+        return found
 
     def all_finite(self, array: Tensor) -> bool:
         # one reduction; a finite array whose sum overflows is looked at again, element by element
@@ -354,18 +229,14 @@ class TorchArrays:
         result: npt.NDArray[np.bool_] = torch.isfinite(array).cpu().numpy()
         return result
 
-    def finite_only(self, *arrays: Tensor) -> tuple[Tensor, ...] | None:
-        stacked = torch.stack([torch.isfinite(array) for array in arrays]).all(0)
-        if bool(stacked.all()):
-            return arrays
-        return tuple(array[stacked] for array in arrays) if bool(stacked.any()) else None
-
     def itemsize(self, value: Value) -> int:
         size: int = value.dtype.itemsize
         return size
 
     def precision(self, value: Value) -> float:
-        return TENSOR_FLOAT if _rounded_by_the_device(value) else float(torch.finfo(value.dtype).eps)
+        if value.dtype == torch.float32 and value.key.device.type == "cuda" and compat.multiplies_in_tf32():
+            return TF32_ROUNDING
+        return float(torch.finfo(value.dtype).eps)
 
     def is_complex(self, value: Value) -> bool:
         return bool(value.dtype.is_complex)

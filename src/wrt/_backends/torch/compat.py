@@ -183,6 +183,20 @@ def is_reentrant_checkpoint(node: Node) -> bool:
     return bool(node.name() == "CheckpointFunctionBackward")
 
 
+def is_users_function(node: Node) -> bool:
+    """A node that code of the user's stands behind: not the Functions in which torch wraps checkpoints and compiled graphs."""
+    kind: Any = type(node)
+    if not issubclass(kind, torch._C._FunctionBase):
+        return False
+    forward: Any = getattr(node, "_forward_cls", None)
+    return not str(getattr(forward, "__module__", "")).startswith("torch.")
+
+
+def multiplies_in_tf32() -> bool:
+    """Whether a GPU may multiply float32 in TF32: of matrices where the user allows it, of convolutions by itself."""
+    return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
+
+
 def is_module_hook(node: Node) -> bool:
     """What `register_full_backward_hook` puts around a module."""
     return bool(node.name() == "BackwardHookFunctionBackward")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat, cuts
-from wrt._backends.torch.arrays import unit
-from wrt._backends.torch.cone import Cone, cone
-from wrt._backends.torch.hooks import hook_notes, may_act
+from wrt._backends.torch import compat
+from wrt._backends.torch import flow as graph_flow
+from wrt._backends.torch.engine import TorchEngine
+from wrt._backends.torch.hooks import hook_notes
 from wrt._backends.torch.pairs import local_maps
+from wrt._backends.torch.patch import TorchPatches, patches
 from wrt._backends.torch.refusals import reentrant_checkpoint
-from wrt._backends.torch.rules.gain import TAKEN_APART, come_first
-from wrt._backends.torch.rules.program import Program
-from wrt._backends.torch.rules.question import program_of
-from wrt._backends.torch.sweep import TorchLinear, row
-from wrt._backends.torch.trusted import TRUSTED, trusted
 from wrt._backends.torch.views import base_side
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph
@@ -39,10 +36,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = (
-        "_edge", "apart", "device", "flow", "leaf", "operations", "program", "signature", "tensor", "trusted", "version", "view",
-        "widest",
-    )  # fmt: skip
+    __slots__ = ("_edge", "device", "flow", "leaf", "signature", "tensor", "version", "view", "widest")
 
     def __init__(
         self,
@@ -59,13 +53,9 @@ class Moment:
         self.version = version
         self.view = view
         self.leaf = leaf
-        self.signature: tuple[str, ...] | None = None
-        self.trusted: bool | None = None
-        self.apart = False  # whether `vmap` takes an operation near y apart
-        self.operations: int | None = None
+        self.signature: Hashable = None
         self.widest: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
-        self.program: tuple[tuple[Any, ...], Program | None] | None = None  # of the last question, too
 
     @property
     def edge(self) -> GradientEdge | None:
@@ -85,6 +75,8 @@ class Moment:
 
 class LiveRecord:
     """All live graphs of the process; a Value is an edge into one of them."""
+
+    recorded = False
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -108,126 +100,56 @@ class LiveRecord:
         otherwise = None if view is None else base_side(self.lift, view, elements)
         return Side(elements.shape, (Part(value, elements),), otherwise)
 
-    def linear(self, y: Value, xs: Sequence[Value]) -> TorchLinear:
-        return TorchLinear(y, xs)
+    def engine(self, y: Value, xs: Sequence[Value]) -> TorchEngine:
+        return TorchEngine(y, xs)
 
-    def row(self, y: Value, x: Value, position: int) -> torch.Tensor | None:
-        """One row with respect to all of x, in x's own shape: the quickest question there is.
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()  # the engine leaves the user's modes by itself
 
-        None where more has to be looked at: complex numbers, a tensor without history, one tensor on both sides.
-        """
-        out, into = y.key.edge, x.key.target
-        if out is None or into is None or y.dtype.is_complex or x.dtype.is_complex or _one_edge(out, into):
-            return None
-        return row(out, into, unit(y, position))
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        return None  # tensors can be written to, and hooks can change
+
+    def recorded_function(self, y: Value, x: Value) -> None:
+        return None
+
+    # ---------------------------------------------------------------- what plans are made from
+
+    def signature(self, y: Value) -> Hashable:
+        moment = y.key
+        if moment.signature is None:
+            moment.signature = graph_flow.signature(y)
+        return moment.signature
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
-        """The graph between y and x as plain data, for the planner: walked once for each question."""
+        """Walked once for each question."""
         moment, ends = y.key, tuple([x.key for x in xs])
         if moment.flow is None or moment.flow[0] != ends:
-            moment.flow = ends, cuts.flow(y, xs, self._at_edge)
+            moment.flow = ends, graph_flow.flow(y, xs, self._at_edge)
         known: Flow | None = moment.flow[1]
         return known
 
-    def follow(self, y: Value, trail: Sequence[int]) -> Value | None:
-        """The tensor at the end of a way that led to one in an earlier graph of the same program."""
-        found = cuts.follow(y, trail, self._at_edge)
-        if found is not None and self.trusted(y):  # what led there led to y
-            found.key.trusted, found.key.apart = True, y.key.apart
-        return found
+    def at_address(self, y: Value, xs: Sequence[Value], address: Any) -> Value | None:
+        return graph_flow.at_address(y, address, self._at_edge)
 
-    def signature(self, y: Value) -> tuple[str, ...]:
-        """What a plan for y may be remembered by."""
-        moment = y.key
-        if moment.signature is None:
-            moment.signature = cuts.signature(y)
-        known: tuple[str, ...] = moment.signature
-        return known
-
-    def overseen(self, y: Value) -> bool:
-        """Whether the signature names every operation that led to y."""
-        return len(self.signature(y)) < cuts.LOOKED_AT
-
-    def few(self, y: Value) -> int | None:
-        """How many operations led to y; None where they are many or heavy."""
-        return cuts.few(self.signature(y))
-
-    def counted(self, y: Value, most: int) -> int | None:
-        """How many operations led to y, where they are up to so many and none is heavy."""
-        return cuts.counted(y, most)
-
-    def light(self, y: Value) -> bool:
-        """Whether no heavy operation is near y."""
-        return not cuts.HEAVY.intersection(self.signature(y))
-
-    def sorts(self, y: Value) -> bool:
-        """Whether elements near y were picked by an index: on a GPU, pulling these back sorts them first."""
-        return cuts.PICKED in self.signature(y)
-
-    def ends_in_a_product(self, y: Value) -> bool:
-        """Whether y is a matrix product, whose matrix may be where its rows begin."""
-        return cuts.ends_in_a_product(self.signature(y))
-
-    def rows_at_once(self, y: Value) -> int:
-        """How many rows a batch should have, by the widest tensor near y; as many as there are on a device."""
-        return cuts.rows_at_once(y, self.widest(y)) if y.key.device.type == "cpu" else cuts.MOST_ROWS
-
-    def widest(self, y: Value) -> int:
-        """How many numbers the widest tensor near y has."""
-        moment = y.key
-        if moment.widest is None:
-            moment.widest = cuts.widest(y)
-        return int(moment.widest)
-
-    def weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
-        """Where y is a matrix times another Value: that Value, and the matrix as a batch of its cotangents."""
-        return cuts.weights(y.key.edge.node, xs, self._at_edge)
-
-    def trusted(self, y: Value, xs: Sequence[Value] = ()) -> bool:
-        """Whether the batches of every operation that led to y are known to be right; or of those on the way from xs."""
-        moment = y.key
-        if moment.trusted is None:
-            seen = moment.signature is not None and self.overseen(y)  # then a look at it tells, without a walk
-            if not seen and xs and come_first(y) and program_of(y, xs) is not None:
-                return True
-            self._judge(y)
-        return bool(moment.trusted) or (bool(xs) and program_of(y, xs) is not None)
-
-    def _judge(self, y: Value) -> None:
-        moment, names = y.key, self.signature(y)
-        moment.apart = not TAKEN_APART.isdisjoint(names)
-        if self.overseen(y):
-            moment.trusted = TRUSTED.issuperset(names)
-        else:
-            moment.operations = trusted(y) or None
-            moment.trusted = moment.operations is not None
-
-    def operations(self, y: Value) -> int:
-        """How many operations led to y: each of them rounds."""
-        moment = y.key
-        if moment.operations is None:
-            moment.operations = len(self.signature(y)) if self.overseen(y) else cuts.operations(y)
-        return int(moment.operations)
-
-    def cone(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Cone | None:
-        """The patches of every layer between these rows and columns; None where the map is not known to be local."""
-        return cone(y, rows, x, columns)
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, torch.Tensor] | None:
+        return graph_flow.weights(y.key.edge.node, xs, self._at_edge)
 
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
-        """Which elements meet in each operation between y and x; None where one is not known to be simple."""
         return local_maps(y, x, certain=certain)
 
-    def hooked(self) -> bool:
-        """Whether a hook of the user, on a tensor or on a node, may have a say in a gradient."""
-        return may_act()
+    def widest(self, y: Value) -> int:
+        moment = y.key
+        if moment.widest is None:
+            moment.widest = graph_flow.widest(y)
+        return int(moment.widest)
 
-    def glance(self, y: Value) -> int | None:
-        """How many operations led to y, where they are few and y is no product whose weights could be a start."""
-        return cuts.glance(self.signature(y))
+    def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> TorchPatches | None:
+        return patches(y, rows, x, columns)
 
     def _at_edge(self, edge: GradientEdge) -> Value:
         metadata = edge.node._input_metadata[edge.output_nr]
-        moment = Moment(edge, metadata.device, cuts.no_tensor(), -1)
+        moment = Moment(edge, metadata.device, graph_flow.no_tensor(), -1)
         return Value(self, moment, tuple(metadata.shape), metadata.dtype)
 
     def same(self, y: Value, x: Value) -> bool:
@@ -297,12 +219,6 @@ class LiveRecord:
 
     def notes(self, y: Value, x: Side) -> list[str]:
         return [*x.notes, *(hook_notes(y.key.edge.node, x) if y.key.edge is not None else ())]
-
-
-def _one_edge(a: GradientEdge, b: GradientEdge | torch.Tensor) -> bool:
-    if type(b) is GradientEdge:
-        return compat.same_edge(a, b)
-    return compat.is_leaf_node(a.node) and a.node.variable is b
 
 
 def _name(value: Value, letter: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.local import ELEMENTWISE, shape_of
+from wrt._backends.torch.patch import ELEMENTWISE, shape_of
 from wrt._backends.torch.nodes import Spot, signed
 from wrt._backends.torch.walk import walk
 from wrt._core import partners

@@ -1,1 +1,0 @@
-"""One strategy, one file: what it would cost, and because of what."""

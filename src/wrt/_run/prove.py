@@ -1,0 +1,214 @@
+"""The one proof (Freivalds): the array that is handed out, times random weights, next to one independent backward pass.
+
+The other side is a plain, unbatched pull by the framework's own engine, so a wrong batching rule, a dropped branch, a stale
+pattern, a misplaced entry or a spoiled product shows. Every column is held to its own size: off by at most 32 roundings of
+its 2-norm, and 4 of the largest column's; nothing grows with the number of rows. It proves agreement with the engine's own
+backward; finite differences are another question (`J.check()`).
+
+Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
+it. What is still in doubt is answered by the next plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wrt._core.index import Positions
+from wrt._core.protocol import Array, CannotSweep, Numbers, random_signs
+from wrt._core.report import Certificate
+from wrt._run.forms import Dense, Form
+from wrt._run.sweep import Sweeper
+from wrt._run.thresholds import (
+    DOUBTFUL_COLUMNS, FLOOR_ROUNDINGS, HALF_PRECISION, OWN_ROUNDINGS, OWN_ROUNDINGS_HALF, SETTLING_ROWS,
+)  # fmt: skip
+
+SEED = 20_011
+ENGINE = Certificate("engine")
+SWITCHED_OFF = Certificate("none")
+
+
+@lru_cache(maxsize=32)
+def weights_of(count: int) -> npt.NDArray[np.float64]:
+    """The weights of so many rows, always the same."""
+    made = random_signs(1, count, SEED)[0]
+    made.setflags(write=False)
+    return made
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a comparison gave: the certificate, the columns that are off by more than they may, and what they may be off by."""
+
+    certificate: Certificate
+    doubtful: Positions
+    allowed: Numbers
+    finite: bool
+    """Whether every entry is finite: no weight is zero, so one that is not would show."""
+
+
+class Proof:
+    """The independent pass of one question, made once, and every answer that is held to it."""
+
+    __slots__ = ("_expected", "_weights", "precision", "sweeper")
+
+    def __init__(self, sweeper: Sweeper) -> None:
+        self.sweeper = sweeper
+        ask, precision = sweeper.ask, sweeper.arrays.precision
+        self.precision = max([precision(ask.y), *[precision(part.value) for part in ask.x.parts]])
+        self._expected: Numbers | None = None
+        self._weights: Numbers | None = None
+
+    def pull(self, *, then_push: bool = False) -> bool:
+        """Make the independent pass; False where no path leads to x. Where pushes follow it may set them up."""
+        if self._expected is None:
+            sweeper, ask = self.sweeper, self.sweeper.ask
+            weights = sweeper.arrays.from_numpy(weights_of(ask.m)[None], ask.y)
+            found = sweeper.plain(weights, "independent check", then_push=then_push)
+            if found is None:
+                return False
+            self._weights = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has rounded them
+            self._expected = wide(sweeper.arrays.numpy(found))[0]
+        return True
+
+    @property
+    def pass_made(self) -> tuple[Numbers, Numbers]:
+        """The weights of the rows, (m,), and what the independent pass gave for them, (n,)."""
+        assert self._weights is not None
+        assert self._expected is not None
+        return self._weights, self._expected
+
+    def judge(self, form: Form) -> Verdict:
+        """Hold what is handed out to the independent pass."""
+        self.pull()
+        if self._expected is None or self._weights is None:  # no path: whatever is not zero is wrong
+            self._weights, self._expected = weights_of(self.sweeper.ask.m), np.zeros(self.sweeper.ask.n)
+        return compare(*form.weighted_columns(self._weights), self._expected, self.precision)
+
+    def settle(self, form: Form, verdict: Verdict) -> tuple[Form, Certificate] | None:
+        """The answer with its doubtful columns settled one by one; None where the next plan has to answer."""
+        ask, arrays, doubtful = self.sweeper.ask, self.sweeper.arrays, verdict.doubtful
+        if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
+            return None
+        assert self._expected is not None
+        assert self._weights is not None
+        alone = self._columns_alone(doubtful)
+        if alone is None:
+            return None
+        array = form.dense()
+        mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
+        theirs = wide(arrays.numpy(alone)).T
+        off = np.abs(self._weights @ theirs - self._expected[doubtful])
+        size = np.linalg.norm(theirs, axis=0)
+        allowed = np.maximum(verdict.allowed[doubtful], self._own_roundings * self.precision * size)
+        apart = np.linalg.norm(mine - theirs, axis=0)
+        if (off <= allowed).all():  # the columns alone agree with the independent pass: they are the answer
+            array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
+            words = f"{_columns(doubtful)} swept alone"
+        elif (apart <= allowed).all() and self._rows_agree(mine, doubtful, allowed):
+            words = f"{_columns(doubtful)} swept alone, and agreed with plain rows"
+        else:
+            return None
+        rest = np.delete(np.arange(ask.n), doubtful)
+        found = compare(*_picked(Dense(ask, array).weighted_columns(self._weights), rest), self._expected[rest], self.precision)
+        if not found.certificate.passed:
+            return None
+        held = found.certificate
+        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
+
+    @property
+    def _own_roundings(self) -> int:
+        return own_roundings(self.precision)
+
+    def _columns_alone(self, columns: Positions) -> Array | None:
+        """(k, m), each by a push of its own; None where nothing can be pushed."""
+        if not self.sweeper.engine.can_push:
+            return None
+        try:
+            return self.sweeper.push_columns(columns, "doubtful columns", batched=False)
+        except CannotSweep:
+            return None
+
+    def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
+        """Whether a few plain rows, those with the largest entries of the doubtful columns, say the same."""
+        rows = np.unique(np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS])
+        for row in rows[: SETTLING_ROWS * len(columns)].tolist():
+            plain = self.sweeper.row(row, "doubtful rows")
+            if plain is None:
+                return False
+            said = wide(self.sweeper.arrays.numpy(plain))[0, columns]
+            if not (np.abs(said - mine[row]) <= allowed).all():
+                return False
+        return True
+
+
+def own_roundings(precision: float) -> int:
+    return OWN_ROUNDINGS_HALF if precision > HALF_PRECISION else OWN_ROUNDINGS
+
+
+def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, noise: Any = 0.0) -> Verdict:
+    """Each column of an answer next to what the independent pass says of it.
+
+    `got` are the weighted sums of the columns, `size` their 2-norms, `noise` roundings that the other side brings itself.
+    """
+    own = own_roundings(precision)
+    with np.errstate(all="ignore"):
+        off = np.abs(got - expected)
+        largest = float(size.max(initial=0.0))
+        if not math.isfinite(largest + float(off.sum())):
+            return _compare_finite(off, size, precision, noise)
+        allowed = precision * (own * size + FLOOR_ROUNDINGS * largest) + noise
+        allowed[size == 0] = 0.0  # zeros with a nonzero probe always fail
+        fails = off > allowed
+    share, difference = _worst(off, size, allowed)
+    resolution = precision * (own + FLOOR_ROUNDINGS)
+    return Verdict(Certificate("probe", share, difference, resolution), np.flatnonzero(fails), allowed, True)
+
+
+def _compare_finite(off: Numbers, size: Numbers, precision: float, noise: Any) -> Verdict:
+    """The same where some numbers are not finite: those columns cannot be compared, and the certificate says so."""
+    there = np.isfinite(off) & np.isfinite(size)
+    finite = bool(np.isfinite(size).all())
+    if not there.any():
+        words = "no finite entry to compare"
+        return Verdict(Certificate("probe", words=words, compared=False), np.zeros(0, np.int64), np.zeros(len(off)), finite)
+    found = compare(off[there], size[there], np.zeros(int(there.sum())), precision, _some(noise, there))
+    left_out = len(off) - int(there.sum())
+    words = f"{left_out} of {len(off)} columns are not finite and were not compared"
+    held = found.certificate
+    allowed = np.zeros(len(off))
+    allowed[there] = found.allowed
+    certificate = Certificate("probe", held.share, held.difference, held.resolution, words)
+    return Verdict(certificate, np.flatnonzero(there)[found.doubtful], allowed, finite)
+
+
+def _worst(off: Numbers, size: Numbers, allowed: Numbers) -> tuple[float, float]:
+    """The largest share of what is allowed, and the largest difference next to the size of its column."""
+    if not len(off) or not off.any():
+        return 0.0, 0.0
+    with np.errstate(all="ignore"):
+        shares = np.where(off == 0, 0.0, off / allowed)
+        return float(shares.max()), float(np.where(off == 0, 0.0, off / size).max())
+
+
+def wide(numbers: Numbers) -> Numbers:
+    """In double precision."""
+    return numbers.astype(np.complex128 if numbers.dtype.kind == "c" else np.float64)
+
+
+def _some(noise: Any, there: Numbers) -> Any:
+    return noise[there] if isinstance(noise, np.ndarray) else noise
+
+
+def _picked(found: tuple[Numbers, Numbers], columns: Positions) -> tuple[Numbers, Numbers]:
+    return found[0][columns], found[1][columns]
+
+
+def _columns(doubtful: Positions) -> str:
+    named = ", ".join(map(str, doubtful[:4].tolist())) + (", ..." if len(doubtful) > 4 else "")
+    return f"{len(doubtful)} columns ({named})" if len(doubtful) > 1 else f"column {named}"

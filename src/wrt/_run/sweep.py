@@ -1,0 +1,209 @@
+"""Pull and push in the coordinates of a question: weights of its m rows in, its n columns out, and back."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from wrt._core.ask import Ask
+from wrt._core.index import Positions
+from wrt._core.plan import Lines
+from wrt._core.protocol import Array, Engine, Swept
+from wrt._core.report import Report, Step
+from wrt._run.memory import lines_per_call
+from wrt._run.progress import Progress
+
+
+class Sweeper:
+    """One question and the engine that answers it; `report` keeps count of every pass."""
+
+    __slots__ = ("arrays", "ask", "engine", "report", "two_passes")
+
+    def __init__(self, ask: Ask, engine: Engine, report: Report) -> None:
+        self.ask = ask
+        self.engine = engine
+        self.report = report
+        self.arrays = ask.y.record.backend.arrays
+        self.two_passes = ask.complex_y and not ask.complex_x  # a complex y over real x takes two real passes a row
+
+    # ---------------------------------------------------------------- rows
+
+    def plain(self, weights: Array, what: str, *, then_push: bool = False) -> Array | None:
+        """(1, m) -> (1, n) by the engine's own unbatched pass; None where no path leads to x."""
+        started = time.perf_counter()
+        seeds = self._conjugate(self.seeds(weights))
+        found = self.columns(self.engine.plain(seeds, then_push=then_push and not self.two_passes), 1)
+        if self.two_passes and found is not None:
+            second = self.columns(self.engine.plain(self.arrays.times_i(seeds)), 1)
+            found = found if second is None else self.arrays.complex(found, second)
+        elif self.ask.complex_y and found is not None:
+            found = self.arrays.conjugate(found)
+        passes = 1 + self.two_passes
+        self.report.steps.append(Step(what, "pull", "one by one", passes, passes, time.perf_counter() - started))
+        return found
+
+    def row(self, row: int, what: str = "rows") -> Array | None:
+        """One row of the question, (1, n), by one plain pass."""
+        return self.plain(None, what) if self.ask.m == 1 else self.plain(self._unit(row), what)
+
+    def _unit(self, row: int) -> Array:
+        weights = np.zeros((1, self.ask.m))
+        weights[0, row] = 1
+        return self.arrays.from_numpy(weights, self.ask.y)
+
+    def pull(self, seeds: Array, what: str, *, batched: bool = True) -> Array | None:
+        """(k, *y.shape) -> (k, n) in one call, or in as many plain ones; None where no path leads to x.
+
+        The adjoint takes the conjugate of its seed, a row of u @ J does not: complex seeds and results are turned round.
+        """
+        started, count = time.perf_counter(), self.arrays.shape(seeds)[0]
+        seeds = self._conjugate(seeds)
+        swept = self.engine.pull(seeds, batched=batched)
+        found = self.columns(swept.arrays, count)
+        if found is not None and self.two_passes:
+            second = self.columns(self.engine.pull(self.arrays.times_i(seeds), batched=batched).arrays, count)
+            found = found if second is None else self.arrays.complex(found, second)
+        elif found is not None and self.ask.complex_y:
+            found = self.arrays.conjugate(found)
+        self._count(swept, what, "pull", count * (1 + self.two_passes), started)
+        return found
+
+    def pull_weights(self, weights: Array, what: str, *, batched: bool = True) -> Array | None:
+        """(k, m) -> (k, n), as many to a call as are swept fastest."""
+        count = self.arrays.shape(weights)[0]
+        size = lines_per_call(self.ask, count)
+        if count <= size:
+            return self.pull(self.seeds(weights), what, batched=batched)
+        blocks = [
+            self.pull(self.seeds(weights[start : start + size]), what, batched=batched) for start in range(0, count, size)
+        ]
+        return None if blocks[0] is None else self.arrays.concat(blocks, 0)
+
+    def rows(self, rows: Positions, what: str, *, batched: bool = True) -> Array | None:
+        """Some rows of the question, (k, n)."""
+        ask = self.ask
+        positions = rows if ask.rows.everything else ask.rows.positions[rows]
+        return self.pull(self.arrays.one_hot(ask.y, positions), what, batched=batched)
+
+    def seeds(self, weights: Array | None) -> Array:
+        """(k, m) weights of the rows that were asked for, as seeds of all of y; None: of a question about one row."""
+        arrays, ask = self.arrays, self.ask
+        if weights is None:
+            return arrays.one_hot(ask.y, ask.rows.positions)
+        if ask.rows.everything:
+            return arrays.reshape(weights, (arrays.shape(weights)[0], *ask.y.shape))
+        return arrays.spread(ask.y, ask.rows.positions, weights)
+
+    def columns(self, pulled: list[Array | None], count: int) -> Array | None:
+        """The columns that were asked for, (k, n), from what was pulled to whole Values."""
+        arrays, parts = self.arrays, self.ask.x.parts
+        if len(parts) == 1 and parts[0].into is None:
+            return self._columns_of(0, pulled[0], count)
+        if all(gradient is None for gradient in pulled):
+            return None
+        result = arrays.zeros((count, self.ask.n), self.ask.x.values[0])
+        for k, part in enumerate(parts):
+            found = self._columns_of(k, pulled[k], count)
+            if found is not None:
+                result = arrays.place(result, (slice(None), slice(None) if part.into is None else part.into), found)
+        return result
+
+    def _columns_of(self, k: int, gradient: Array | None, count: int) -> Array | None:
+        if gradient is None:
+            return None
+        arrays, part = self.arrays, self.ask.x.parts[k]
+        if part.component == "pairs":
+            gradient = arrays.pairs(gradient)
+        flat = arrays.reshape(gradient, (count, -1))
+        return flat if part.elements.everything else arrays.take(flat, part.elements.positions, 1)
+
+    def _conjugate(self, seeds: Array) -> Array:
+        return self.arrays.conjugate(seeds) if self.ask.complex_y else seeds
+
+    # ---------------------------------------------------------------- columns
+
+    def push(self, weights: Array, what: str, *, batched: bool = True) -> Array | None:
+        """(k, n) -> (k, m) in one call; None where no path leads to y. Raises CannotSweep."""
+        arrays, ask, started = self.arrays, self.ask, time.perf_counter()
+        swept = self.engine.push(self._tangents(weights), batched=batched)
+        (pushed,) = swept.arrays
+        count = arrays.shape(weights)[0]
+        self._count(swept, what, "push", count, started)
+        if pushed is None:
+            return None
+        flat = arrays.reshape(pushed, (count, -1))
+        return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
+
+    def push_columns(self, columns: Positions, what: str, *, batched: bool = True) -> Array | None:
+        """These columns of the question, (k, m), in the numbers that an answer has: those of x."""
+        pushed = self.push(self.unit_columns(columns), what, batched=batched)
+        return None if pushed is None else self._as_x(pushed)
+
+    def unit_columns(self, columns: Positions) -> Array:
+        """(k, n): a one at each column."""
+        weights = np.zeros((len(columns), self.ask.n), dtype=np.float32)
+        weights[np.arange(len(columns)), columns] = 1.0
+        return self.arrays.from_numpy(weights, self.ask.x.values[0])
+
+    def _tangents(self, weights: Array) -> list[Array | None]:
+        """Tangents (k, n) of the question as tangents of the whole Values of x."""
+        arrays, count = self.arrays, self.arrays.shape(weights)[0]
+        batches: list[Array | None] = []
+        for part in self.ask.x.parts:
+            of_part = weights if part.into is None else arrays.take(weights, part.into, 1)
+            if part.component == "pairs":
+                batches.append(arrays.spread_pairs(part.value, part.elements.positions, of_part))
+            elif part.elements.everything:
+                batches.append(arrays.reshape(arrays.cast(of_part, part.value), (count, *part.value.shape)))
+            else:
+                batches.append(arrays.spread(part.value, part.elements.positions, of_part))
+        return batches
+
+    def _as_x(self, pushed: Array) -> Array:
+        """What was pushed has y's precision; an answer has x's."""
+        arrays, ask, x = self.arrays, self.ask, self.ask.x.values[0]
+        if ask.y.dtype == x.dtype or ask.x.parts[0].component:
+            return pushed
+        if not ask.complex_y or ask.complex_x:
+            return arrays.cast(pushed, x)
+        pairs = arrays.cast(arrays.pairs(pushed), x)
+        return arrays.complex(pairs[..., 0], pairs[..., 1])
+
+    # ---------------------------------------------------------------- all lines
+
+    def lines(self, plan: Lines) -> Array | None:
+        """(m, n): every row or every column, some to a call, into an array that is allocated once."""
+        ask, arrays, pulls = self.ask, self.arrays, plan.way == "pull"
+        what, count = ("rows", ask.m) if pulls else ("columns", ask.n)
+        size = lines_per_call(ask, count)
+        if count <= size:
+            block = self._some_lines(plan, np.arange(count), what)
+            return block if block is None or pulls else arrays.transpose(block)
+        sheet = arrays.sheet((ask.m, ask.n), ask.x.values[0])
+        with Progress(f"{count} {what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
+            for start in range(0, count, size):
+                chosen = np.arange(start, min(start + size, count))
+                block = self._some_lines(plan, chosen, what)
+                if block is None:
+                    return None
+                sheet.write(start, block, columns=not pulls)
+                del block
+                progress.advance(len(chosen))
+        return sheet.array()
+
+    def _some_lines(self, plan: Lines, chosen: Positions, what: str) -> Array | None:
+        sweep = self.rows if plan.way == "pull" else self.push_columns
+        return sweep(chosen, what, batched=plan.batched)
+
+    def _count(self, swept: Swept, what: str, way: str, passes: int, started: float) -> None:
+        """One step for all calls of one kind; what the framework refused is told once."""
+        took, steps = time.perf_counter() - started, self.report.steps
+        last = steps[-1] if steps else None
+        if last is not None and (last.what, last.way, last.method) == (what, way, swept.method):
+            last.passes, last.calls, last.seconds = last.passes + passes, last.calls + swept.calls, last.seconds + took
+        else:
+            steps.append(Step(what, way, swept.method, passes, swept.calls, took))  # type: ignore[arg-type]
+        for words in swept.refused:
+            if words not in self.report.fallbacks:
+                self.report.fallbacks.append(words)

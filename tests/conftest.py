@@ -1,7 +1,6 @@
 """Around every test: nothing global may have changed. For every test: `unchanged` and `watched`."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,26 +20,16 @@ def nothing_global_changes() -> Iterator[None]:
     _snapshot.require_same(before, _snapshot.ambient())
 
 
-@pytest.fixture(autouse=True)
-def hooks_of_other_tests_are_forgotten() -> Iterator[None]:
-    """A hook that a test leaves on a graph acts only there, but `explain()` cannot know that."""
-    yield
-    followed = sys.modules.get("wrt._backends.torch.hooks")
-    for known in ("_ON_TENSORS", "_ON_NODES", "_OF_MODULES", "_TENSORS") if followed else ():
-        getattr(followed, known).clear()
-
-
 @pytest.fixture
 def planned_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plans are made for every question, also for those that a direct sweep answers before planning could pay."""
-    from wrt._planner import warm
-    from wrt._run import chained, planned
+    from wrt._plan import cache, chain, plans
 
-    monkeypatch.setattr(planned, "QUICK", 0.0)
-    monkeypatch.setattr(chained, "LOOK", 0.0)
-    warm.forget()
+    monkeypatch.setattr(plans, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(chain, "SAMPLE_SECONDS", 0.0)
+    cache.forget()
     yield
-    warm.forget()
+    cache.forget()
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 import wrt
 from wrt import d
-from wrt._backends.torch import record as recorder
-from wrt._backends.torch import standing
+from wrt._backends.torch.recording import patching
+from wrt._backends.torch.recording.record import recording
+from wrt._backends.torch.recording.recorder import Recorder
 
 PLACES = [
     (torch.nn.Parameter, "__new__"),
@@ -47,39 +48,29 @@ def interrupted_run() -> None:
         _ = torch.ones(2) * 2
 
 
-def test_while_functions_are_replaced(monkeypatch):
-    def install():
-        interrupt()
-        return lambda: None
-
-    for place in (0, len(standing._INSTALL) // 2, len(standing._INSTALL)):
-        with monkeypatch.context() as patch:
-            patch.setattr(standing, "_INSTALL", [*standing._INSTALL[:place], install, *standing._INSTALL[place:]])
-            interrupted_run()
-
-
-def test_while_functions_are_put_back(monkeypatch):
-    for place in (0, len(standing._INSTALL) // 2, len(standing._INSTALL)):
-        with monkeypatch.context() as patch:
-            patch.setattr(standing, "_INSTALL", [*standing._INSTALL[:place], lambda: interrupt, *standing._INSTALL[place:]])
+@pytest.mark.parametrize("patch", [interrupt, lambda: patching._UNDO.append(interrupt)], ids=["replaced", "put back"])
+def test_while_functions_are(patch, monkeypatch):
+    for place in (0, len(patching.PATCHES) // 2, len(patching.PATCHES)):
+        with monkeypatch.context() as changed:
+            changed.setattr(patching, "PATCHES", [*patching.PATCHES[:place], patch, *patching.PATCHES[place:]])
             interrupted_run()
 
 
 def test_in_the_middle_of_an_operation(monkeypatch):
-    perform = recorder.TorchRecording.__init__.__globals__["Listener"].perform
+    perform = Recorder.perform
 
     def stopped(self, *args, **kwargs):
         interrupt()
         return perform(self, *args, **kwargs)
 
-    monkeypatch.setattr(recorder.TorchRecording.__init__.__globals__["Listener"], "perform", stopped)
+    monkeypatch.setattr(Recorder, "perform", stopped)
     interrupted_run()
     monkeypatch.undo()
 
 
 def test_before_the_first_line_of_the_end():
     (backend,) = (backend for backend in wrt._backends.loaded() if backend.name == "torch")
-    recorder.recording(backend).__enter__()  # nobody holds the context: whoever would have ended it was stopped
+    recording(backend).__enter__()  # nobody holds the context: whoever would have ended it was stopped
     assert _get_current_function_mode_stack() == []
 
 

@@ -39,7 +39,7 @@ class Certificate:
 
     def __str__(self) -> str:
         if self.kind == "engine":
-            return self.words or "the engine's own plain passes, one for each row"
+            return self.words or "the engine's own plain pass"
         if self.kind == "exact":
             return self.words or "exact, no engine was needed"
         if self.kind == "none":

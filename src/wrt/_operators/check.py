@@ -26,6 +26,7 @@ STEP = 3.0  # times the cube root of the precision: where the error of central d
 DOUBLE, SINGLE = 2.3e-16, 1.2e-7
 LEVELS = 3  # each halves the step
 SLACK = 20.0  # times the spread of the differences themselves
+ENGINE_ROUNDINGS = 4096  # that the engine itself may leave
 SEED = 61
 
 Verdict = Literal["agrees", "disagrees", "cannot tell"]
@@ -87,7 +88,8 @@ class Pair(NamedTuple):
 
 
 def _verdict(ask: Ask, pairs: list[Pair]) -> tuple[Verdict, str]:
-    allowed = tolerance(ask)
+    precision = ask.y.record.backend.arrays.precision
+    allowed = ENGINE_ROUNDINGS * max(precision(value) for value in (ask.y, *ask.x.values))
     for pair in pairs:
         if not np.isfinite([pair.told, pair.seen, pair.spread]).all():
             return "cannot tell", "not everything is finite here"

@@ -31,7 +31,6 @@ class Sweeper:
 
     def plain(self, weights: Array, what: str, *, then_push: bool = False) -> Array | None:
         """(1, m) -> (1, n) by the engine's own unbatched pass; None where no path leads to x."""
-        started = time.perf_counter()
         seeds = self._conjugate(self.seeds(weights))
         found = self.columns(self.engine.plain(seeds, then_push=then_push and not self.two_passes), 1)
         if self.two_passes and found is not None:
@@ -40,7 +39,7 @@ class Sweeper:
         elif self.ask.complex_y and found is not None:
             found = self.arrays.conjugate(found)
         passes = 1 + self.two_passes
-        self.report.steps.append(Step(what, "pull", "one by one", passes, passes, time.perf_counter() - started))
+        self.report.steps.append(Step(what, "pull", "one by one", passes, passes))
         return found
 
     def row(self, row: int, what: str = "rows") -> Array | None:

@@ -7,14 +7,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from wrt._backends.torch import compat, record, registry, sharded
-from wrt._backends.torch.apart import follow_saved_tensors
+from wrt._backends.torch import compat, sharded
 from wrt._backends.torch.arrays import TorchArrays
-from wrt._backends.torch.hooks import follow_hooks
 from wrt._backends.torch.live import LiveRecord
-from wrt._backends.torch.recording import TorchRecording
+from wrt._backends.torch.recording import record
+from wrt._backends.torch.recording.recording import TorchRecording
 from wrt._core.protocol import Arrays
 from wrt._core.value import Value
 from wrt.errors import NotDifferentiable, NotRecorded
@@ -26,9 +24,6 @@ class TorchBackend:
 
     def __init__(self) -> None:
         self.live = LiveRecord(self)
-        compat.follow_retain_grad()
-        follow_hooks()
-        follow_saved_tensors()
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, (torch.Tensor, torch.nn.Module))
@@ -55,12 +50,12 @@ class TorchBackend:
         if type(obj) is not torch.Tensor:
             sharded.refuse_parts(obj)
             obj = sharded.as_computed(obj)
-        recorded = registry.known(obj) if registry.RECORDINGS else None
+        recorded = record.find(obj) if record.RECORDINGS else None
         return self.live.lift(obj) if recorded is None else recorded
 
     def recorded(self, obj: torch.Tensor) -> Value | None:
         """Its Value in the latest recording that saw it, whatever its dtype; None where no recording did."""
-        return registry.known(obj)
+        return record.find(obj)
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The tensors of a module or a container, and how to put answers in their places."""
@@ -69,10 +64,10 @@ class TorchBackend:
         if isinstance(obj, torch.nn.Module):
             named = sharded.unsharded(obj, dict(obj.named_parameters()))
             return list(named.values()), lambda answers: dict(zip(named, answers, strict=True))
-        leaves, structure = pytree.tree_flatten(obj)
+        leaves, structure = compat.tree_flatten(obj)
         if len(leaves) == 1 and leaves[0] is obj:
             return None
-        return leaves, lambda answers: pytree.tree_unflatten(answers, structure)
+        return leaves, lambda answers: compat.tree_unflatten(answers, structure)
 
     def trace(
         self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, values: bool = False
@@ -83,7 +78,7 @@ class TorchBackend:
         return record.recording(self, **options)
 
     def tap(self, name: str, tensor: torch.Tensor, frame: Any) -> None:
-        registry.tap(name, tensor, frame)
+        record.tap(name, tensor, frame)
 
     def capabilities(self) -> dict[str, str]:
         return {}

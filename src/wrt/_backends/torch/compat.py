@@ -1,24 +1,38 @@
-"""Every use of PyTorch's private or drifting API, and the words its errors use."""
+"""Every use of PyTorch's private or drifting API, and the words its errors use.
+
+Private names, and the versions of torch in which they were seen as they are used here:
+
+    _C.DisableTorchFunction, _C._len_torch_function_stack, _C._pop_torch_function_stack,
+    _C._push_on_torch_function_stack, overrides._get_current_function_mode_stack               2.2 to 2.13
+    _C._functorch.peek_interpreter_stack, _vmap_increment_nesting, _add_batch_dim, ...         2.1 to 2.13
+    _C._FunctionBase, autograd._engine_run_backward, Variable._execution_engine                2.2 to 2.13
+    _C._autograd._get_creation_meta, _saved_tensors_hooks_is_enabled, _C._storage_Use_Count    2.1 to 2.13
+    autograd._unsafe_preserve_version_counter, utils._pytree, utils.checkpoint._checkpoint_hook  2.1 to 2.13
+    on nodes: _input_metadata, _sequence_nr(), _saved_*, _raw_saved_*, _forward_cls; on storages: _cdata  2.1 to 2.13
+"""
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import warnings
-import weakref
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from inspect import CO_OPTIMIZED
 from operator import methodcaller
-from types import TracebackType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType, NoneType, TracebackType
 from typing import Any
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import has_torch_function_unary
+from torch.utils import _pytree
 
+from wrt._backends.torch import thresholds
 from wrt._backends.torch.nodes import Node
+from wrt._core.where import user_files
 
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
@@ -43,7 +57,7 @@ def inner_edge(tensor: torch.Tensor) -> GradientEdge | None:
 def edge_of_leaf(leaf: torch.Tensor) -> GradientEdge:
     """Where gradients accumulate into a leaf, also if it was frozen since; nowhere if it is no leaf any more."""
     plain = not has_torch_function_unary(leaf)  # a subclass gives its view a node of its own
-    if plain and leaf.requires_grad and leaf.grad_fn is None and torch.is_grad_enabled() and is_calm():
+    if plain and leaf.requires_grad and leaf.grad_fn is None and torch.is_grad_enabled() and not has_modes():
         return GradientEdge(leaf.view_as(leaf).grad_fn.next_functions[0][0], 0)
     with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
         if leaf.grad_fn is not None:
@@ -68,6 +82,93 @@ def pull(
     return pulled
 
 
+# ---------------------------------------------------------------- modes and transforms
+
+without_function_modes: Any = torch._C.DisableTorchFunction
+"""A context in which no function mode sees what is called."""
+
+in_function_mode: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many function modes are on: none inside `without_function_modes`."""
+
+transform: Callable[[], Any] = getattr(torch._C._functorch, "peek_interpreter_stack", lambda: None)
+"""The torch.func transform (vmap, grad, jvp) that is at work, on tensors of its own; None where there is none."""
+
+
+def remove_function_mode(mode: Any) -> None:
+    """Take a mode from among the function modes; a call that was interrupted may have left it anywhere, or nowhere."""
+    modes: list[Any] = torch.overrides._get_current_function_mode_stack()
+    if all(other is not mode for other in modes):
+        return
+    above = []
+    while (top := modes.pop()) is not mode:
+        torch._C._pop_torch_function_stack()
+        above.append(top)
+    torch._C._pop_torch_function_stack()
+    for other in reversed(above):
+        torch._C._push_on_torch_function_stack(other)
+
+
+# ---------------------------------------------------------------- tensors and memory
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Which memory a tensor lies in: the same number for all its views."""
+    found: int = tensor.untyped_storage()._cdata
+    return found
+
+
+keep_version_counter: Any = torch.autograd._unsafe_preserve_version_counter
+"""A context in which writes into a tensor are not counted."""
+
+saved_tensors_hooks_allowed: Callable[[], bool] = torch._C._autograd._saved_tensors_hooks_is_enabled
+
+tree_flatten: Any = _pytree.tree_flatten
+tree_unflatten: Any = _pytree.tree_unflatten
+tree_leaves: Any = _pytree.tree_leaves
+tree_map: Any = _pytree.tree_map
+
+# ---------------------------------------------------------------- nodes and the engine
+
+
+def metadata(node: Node, output: int) -> Any:
+    """Shape, dtype and device of what enters a node's backward at one of its outputs."""
+    return node._input_metadata[output]
+
+
+def outputs_of(node: Node) -> int:
+    """How many gradients a node's backward takes."""
+    return len(node._input_metadata)
+
+
+def is_custom(node: Node) -> bool:
+    """Whether a node belongs to an `autograd.Function` written in Python."""
+    return isinstance(node, torch._C._FunctionBase)
+
+
+def function_of(node: Node) -> type | None:
+    """The `autograd.Function` behind a node."""
+    found: type | None = getattr(node, "_forward_cls", None)
+    return found
+
+
+def saved_tensors(node: Node) -> Iterator[tuple[str, torch.Tensor]]:
+    """What one of torch's own nodes keeps for its backward, by name."""
+    for name in dir(node):
+        if name.startswith("_saved_") and isinstance(kept := getattr(node, name), torch.Tensor):
+            yield name.removeprefix("_saved_"), kept
+
+
+def when_backward_ends(call: Callable[[], None]) -> None:
+    """Call once when the backward pass that is running, and out of which this is called, has ended."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+ENGINE_CALL = "_engine_run_backward"
+"""The function of torch.autograd through which every backward goes."""
+
+CHECKPOINT_CALL = "_checkpoint_hook"
+"""What torch.utils.checkpoint enters around a block that is run without keeping its tensors."""
+
 BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `apply` that of Function calls
 
 # outputs, seeds, retain_graph, create_graph, inputs, allow_unused, accumulate_grad: the same from torch 2.0 to 2.13
@@ -76,9 +177,13 @@ _run_backward: Any = getattr(torch.autograd.Variable._execution_engine, "run_bac
 
 def is_calm() -> bool:
     """Whether nothing of the user's can be disturbed by a plain pass: then there is nothing to put back."""
-    return not (
-        _RETAINED
-        or torch.is_inference_mode_enabled()
+    return not (has_modes() or retained())
+
+
+def has_modes() -> bool:
+    """Whether operations run under a mode of the user's: a function mode, autocast, inference mode."""
+    return bool(
+        torch.is_inference_mode_enabled()
         or torch.is_autocast_enabled("cpu")
         or torch.is_autocast_enabled("cuda")
         or torch._C._len_torch_function_stack()
@@ -197,6 +302,26 @@ def multiplies_in_tf32() -> bool:
     return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
 
 
+def node_hooks(node: Node) -> int:
+    """How many hooks of the user's a node has; torch tells of them to whoever sets another one."""
+    found = 0
+    for register in ("register_hook", "register_prehook"):
+        try:
+            handle = getattr(node, register)(lambda *gradients: None)
+        except (AttributeError, RuntimeError):  # a node whose graph is gone
+            continue
+        hooks = handle.hooks_dict_ref()
+        handle.remove()
+        found += sum(not getattr(hook, "__module__", "").startswith("torch.") for hook in (hooks or {}).values())
+    return found
+
+
+def hooks_so_far() -> int:
+    """How many hooks were ever set in this process, on anything: their handles are numbered."""
+    count: int = torch.utils.hooks.RemovableHandle.next_id
+    return count
+
+
 def is_module_hook(node: Node) -> bool:
     """What `register_full_backward_hook` puts around a module."""
     return bool(node.name() == "BackwardHookFunctionBackward")
@@ -225,9 +350,9 @@ class Undisturbed:
     __slots__ = ("_retained", "_stack")
 
     def __enter__(self) -> None:
-        self._retained = [(tensor, _grad(tensor)) for tensor in retained()] if _RETAINED else []
+        self._retained = [(tensor, _grad(tensor)) for tensor in retained()]
         self._stack: ExitStack | None = None
-        if not is_calm():
+        if has_modes():
             self._stack = ExitStack()
             self._stack.enter_context(torch._C.DisableTorchFunction())
             self._stack.enter_context(torch.inference_mode(False))
@@ -266,68 +391,77 @@ class Silence:
 
 
 SILENCE = Silence()
-_RETAINED: dict[int, weakref.ref[torch.Tensor]] = {}
 
 
 def retained() -> list[torch.Tensor]:
-    """Tensors of the user that keep their gradient although they are no leaves."""
-    return [tensor for reference in list(_RETAINED.values()) if (tensor := reference()) is not None]
+    """Tensors within the user's reach that keep their gradient although they are no leaves.
+
+    Autograd does not tell which tensors these are, so they are looked for where a program keeps its tensors: in variables of
+    the functions that are running and of their modules, in containers, in attributes of models and of the user's objects.
+    """
+    seen: set[int] = set()
+    places = _scopes(sys._getframe(1), seen) or [one for f in list(sys._current_frames().values()) for one in _scopes(f, seen)]
+    found: dict[int, torch.Tensor] = {}
+    for _ in range(thresholds.REACH_STEPS):
+        deeper: list[Any] = []
+        for place in places:
+            for value in list(place.values() if isinstance(place, dict) else place):
+                kind = type(value)
+                if kind in _NO_TENSOR_INSIDE:
+                    continue
+                if isinstance(value, torch.Tensor):
+                    if value.retains_grad:
+                        found[id(value)] = value
+                elif kind in _CONTAINERS or isinstance(value, torch.nn.Module) or _USER_MODULES[kind.__module__]:
+                    inside = value if kind in _CONTAINERS else getattr(value, "__dict__", ())
+                    if 0 < len(inside) <= thresholds.REACH_ITEMS and id(inside) not in seen:
+                        seen.add(id(inside))
+                        deeper.append(inside)
+        if not deeper:
+            break
+        places = deeper
+    return list(found.values())
+
+
+def _scopes(frame: FrameType | None, seen: set[int]) -> list[Any]:
+    """What the variables of the user's functions on a stack hold, and those of their modules."""
+    scopes: list[Any] = []
+    while frame is not None:
+        if user_files[frame.f_code.co_filename]:
+            scope = frame.f_locals
+            if scope is not frame.f_globals:
+                scopes.append(list(scope.values()))
+                only_here = _LOCALS_STAY and sys.getrefcount(scope) == 3
+                if only_here and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None:
+                    scope.clear()  # it would keep alive what the user deletes
+            if id(frame.f_globals) not in seen:
+                seen.add(id(frame.f_globals))
+                scopes.append(frame.f_globals)
+        frame = frame.f_back
+    return scopes
+
+
+_LOCALS_STAY = sys.version_info < (3, 13)
+"""A copy of its variables, made when somebody looks, stays with a frame; the frame, this name and the count hold it."""
+
+
+class _UserModules(dict[str, bool]):
+    """Whether a module, by its name, is a file of the user's."""
+
+    def __missing__(self, name: str) -> bool:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        found = self[name] = name == "__main__" or (file is not None and user_files[file])
+        return found
+
+
+_USER_MODULES = _UserModules()
+_CONTAINERS = frozenset([dict, list, tuple, set, OrderedDict, defaultdict, deque])
+_NO_TENSOR_INSIDE = frozenset([ModuleType, FunctionType, BuiltinFunctionType, type, NoneType, bool, int, float, str, bytes])
 
 
 def _grad(tensor: torch.Tensor) -> torch.Tensor | None:
     with SILENCE:  # reading .grad of a non-leaf warns where nothing was retained
         return tensor.grad
-
-
-def _remember(tensor: torch.Tensor) -> None:
-    key = id(tensor)
-    _RETAINED[key] = weakref.ref(tensor, lambda _: _RETAINED.pop(key, None))
-
-
-def follow_retain_grad() -> None:
-    """Know every tensor on which `retain_grad()` is called; autograd offers no way to ask for them later."""
-    original = torch.Tensor.retain_grad
-    if getattr(original, "_wrt_follows", False):
-        return
-
-    def retain_grad(self: torch.Tensor) -> None:
-        original(self)
-        if self.requires_grad and not self.is_leaf:
-            _remember(self)
-
-    retain_grad.__doc__ = original.__doc__
-    retain_grad._wrt_follows = True  # type: ignore[attr-defined]
-    for candidate in gc.get_objects():  # those from before wrt was first used; if Ctrl-C falls here, it begins anew
-        if issubclass(type(candidate), torch.Tensor) and candidate.retains_grad:
-            _remember(candidate)
-    torch.Tensor.retain_grad = retain_grad
-
-
-def on_hook(note: Callable[[Any, torch.Tensor | None, bool], None]) -> bool:
-    """Call `note` whenever a hook is set, with the dictionary it is put into, the tensor (None: on a node), and whether
-    torch itself set it, as it does for hooks on modules.
-
-    Autograd does not tell who has a hook. False where some may have been set before, or where nodes do not let us know.
-    """
-    nodes: Any = getattr(torch.autograd.function, "_HookMixin", None)
-    on_tensor, on_node = torch.Tensor.register_hook, getattr(nodes, "_register_hook", None)
-
-    def register_hook(self: torch.Tensor, hook: Any) -> Any:
-        handle = on_tensor(self, hook)
-        note(self._backward_hooks, self, False)
-        return handle
-
-    def register_on_node(hooks: Any, hook: Any) -> Any:
-        made = on_node(hooks, hook)  # type: ignore[misc]
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        note(made[0], None, caller.startswith("torch."))
-        return made
-
-    register_hook.__doc__ = on_tensor.__doc__
-    torch.Tensor.register_hook = register_hook
-    if on_node is not None:
-        nodes._register_hook = staticmethod(register_on_node)
-    return on_node is not None and torch.utils.hooks.RemovableHandle.next_id == 0  # every hook has a handle, numbered
 
 
 def batched(
@@ -410,5 +544,6 @@ class Words:
         "one of the variables needed for gradient computation has been modified by an inplace operation: it was used "
         "inside a recording, and written after the recording had ended"
     )
+    NO_HISTORY = "does not require grad and does not have a grad_fn"
     REENTRANT = "use_reentrant=True"
     NOT_USED = "appears to not have been used in the graph"

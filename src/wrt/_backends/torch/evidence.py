@@ -13,20 +13,17 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat, sizes
-from wrt._backends.torch.again import made_again
-from wrt._backends.torch.lines import operations_of_nodes
-from wrt._backends.torch.measures import Lazy, as_numbers, largest, like, quiet
-from wrt._backends.torch.one_operation import pull
-from wrt._backends.torch.tensors import Entry
-from wrt._backends.torch.unseen import may_come_from_there
+from wrt._backends.torch import compat
+from wrt._backends.torch.one_operation import as_numbers, like, pull, quiet, rerun
+from wrt._backends.torch.recording.entries import Entry
+from wrt._backends.torch.recording.graph import operations_of_nodes
 from wrt._core.dataflow import upstream
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where
 
 if TYPE_CHECKING:
-    from wrt._backends.torch.recording import TorchRecording
+    from wrt._backends.torch.recording.recording import TorchRecording
 
 LINEAR_IN_EACH = frozenset(
     ["mul", "matmul", "mm", "bmm", "linear", "conv1d", "conv2d", "conv3d", "bilinear", "einsum", "mv", "dot", "addmm"]
@@ -39,26 +36,26 @@ class TorchEvidence:
 
     def __init__(self, record: TorchRecording) -> None:
         self.record = record
-        self.listener = record.listener
+        self.recorder = record.recorder
         graph = record.graph
         assert graph is not None
         self.graph: Graph = graph
         self.events: list[Event] = record.events.noted
         self._mutating: set[int] = set()
-        self._objects = {entry.number: entry for entry in self.listener.values if isinstance(entry, Entry)}
+        self._objects = {entry.number: entry for entry in self.recorder.values if isinstance(entry, Entry)}
 
     # ---------------------------------------------------------------- flags
 
     def moments(self, tensor: int) -> list[int]:
         found = [tensor]
-        while found[-1] in self.listener.earlier:
-            found.append(self.listener.earlier[found[-1]])
+        while found[-1] in self.recorder.earlier:
+            found.append(self.recorder.earlier[found[-1]])
         return found
 
     def starts(self, tensor: int) -> int | None:
         """By the flag it had when it was first used; the flag may be set and cleared on the way."""
         followed = self.graph.tensors[tensor].requires_grad
-        flips = [(operation, flag) for operation, value, flag in self.listener.flags if value == tensor]
+        flips = [(operation, flag) for operation, value, flag in self.recorder.flags if value == tensor]
         if not flips:
             return -1 if followed else None
         used = next((n.id for n in self.graph.nodes if tensor in n.inputs and n.outputs and n.id not in dict(flips)), None)
@@ -72,14 +69,14 @@ class TorchEvidence:
 
     def unseen(self, y: int, x: int) -> list[Where | None]:
         """Where y takes what nobody saw being made: in code that no recording looks into, which has no line."""
-        return [None] if may_come_from_there(self.listener, self.graph, upstream(self.graph, y)) else []
+        return [None] if self.recorder.may_come_unrecorded(self.graph, upstream(self.graph, y)) else []
 
     def look_from(self, y: int) -> None:
         """There is one engine."""
 
     def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
         """Frozen by hand: the line that did it."""
-        frozen = [operation for operation, value, flag in self.listener.flags if value == tensor and not flag]
+        frozen = [operation for operation, value, flag in self.recorder.flags if value == tensor and not flag]
         if not frozen or self.starts(tensor) is not None:
             return None
         return "not_requires_grad", self.graph.nodes[frozen[-1]].where, "requires_grad was switched off in this line"
@@ -88,32 +85,32 @@ class TorchEvidence:
         return None
 
     def passes(self, node: Node, output: int) -> bool:
-        made, tensors = self.listener.values[output], self.graph.tensors
-        on_twins = made.node is not None and not any(tensors[k].requires_grad for k in node.inputs)
-        if node.op.startswith("Parameter") or node.gradient == "none" or not (tensors[output].requires_grad or on_twins):
+        made, tensors = self.recorder.values[output], self.graph.tensors
+        on_shadows = made.node is not None and not any(tensors[k].requires_grad for k in node.inputs)
+        if node.op.startswith("Parameter") or node.gradient == "none" or not (tensors[output].requires_grad or on_shadows):
             return False
         if made.node is None and self._is_leaf(output):
             return False
         return node.op not in ("data", "detach", "detach_", "data=", "tensor", "grad", "__deepcopy__") and not self.off(node)
 
     def _is_leaf(self, output: int) -> bool:
-        entry = self.listener.values[output]
+        entry = self.recorder.values[output]
         tensor = entry() if isinstance(entry, Entry) else None
         return tensor is None or tensor.is_leaf
 
     def off(self, node: Node) -> str:
-        off = self.listener.operation(node.id).off
+        off = self.recorder.operation(node.id).off
         return off[0] if off else ""
 
     def via(self, node: Node) -> str:
-        off = self.listener.operation(node.id).off
+        off = self.recorder.operation(node.id).off
         return " ".join(_library_name(code) for code in off[1]) if off else ""
 
     # ---------------------------------------------------------------- cotangents
 
     def edge(self, number: int) -> GradientEdge | None:
         """Where the gradient of a value enters the graph."""
-        made = self.listener.values[number]
+        made = self.recorder.values[number]
         if made.node is not None:
             return GradientEdge(made.node, made.output)
         tensor = self.tensor(number)
@@ -123,7 +120,7 @@ class TorchEvidence:
         """The user's own tensor object behind a value, if it lives."""
         entry = self._objects.get(number)
         if entry is None:
-            later = next((k for k, before in self.listener.earlier.items() if before == number), None)
+            later = next((k for k, before in self.recorder.earlier.items() if before == number), None)
             return None if later is None else self.tensor(later)
         return entry()
 
@@ -143,7 +140,7 @@ class TorchEvidence:
             return [None] * len(xs)
         with quiet():
             pulled = torch.autograd.grad([out], asked, [like(seed, out)], retain_graph=True, allow_unused=True)
-            sizes = iter(largest(pulled))
+            sizes = iter(_largest(pulled))
         return [next(sizes) if edge is not None and not compat.same_edge(edge, out) else None for edge in into]
 
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
@@ -154,7 +151,7 @@ class TorchEvidence:
         seeds = like(seed, out)
         with quiet():
             pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True)
-        found = Lazy(zip(numbers, pulled, strict=True))
+        found = _Lazy(zip(numbers, pulled, strict=True))
         found[y] = np.asarray(seed, dtype=np.float64)
         return found
 
@@ -168,13 +165,15 @@ class TorchEvidence:
             seeds = like(seed, out)
             edges = [edge for _, edge in found]
             pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True) if edges else ()
-            yield from sizes.measured([y, *(k for k, _ in found)], [seeds, *pulled])
+            for number, gradient in zip([y, *(k for k, _ in found)], [seeds, *pulled], strict=True):
+                if gradient is not None and gradient.numel():
+                    yield number, _measure(gradient.detach())
 
     def _edges(self, out: GradientEdge) -> tuple[list[int], list[GradientEdge]]:
         """Values whose edge can be reached from here."""
         reached = set(compat.reachable(out.node))
         numbers, edges = [], []
-        for number in range(len(self.listener.values)):
+        for number in range(len(self.recorder.values)):
             edge = self.edge(number)
             if edge is not None and edge.node in reached and not compat.same_edge(edge, out):
                 numbers.append(number)
@@ -185,7 +184,7 @@ class TorchEvidence:
 
     @cached_property
     def _made_by(self) -> dict[Any, int]:
-        return operations_of_nodes(self.listener)
+        return operations_of_nodes(self.recorder)
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         seeds = [self._seed(k, c) for k, c in zip(node.outputs, cotangents, strict=True)]
@@ -232,21 +231,14 @@ class TorchEvidence:
     def saved(self, node: Node) -> dict[str, Numbers]:
         found: dict[str, Numbers] = {}
         for output in node.outputs:
-            inner = self.listener.values[output].node
-            if inner is None or hasattr(inner, "_forward_cls"):
-                continue
-            for name in dir(inner):
-                if name.startswith("_saved_"):
-                    kept = getattr(inner, name)
-                    if isinstance(kept, Tensor):
-                        numbers = as_numbers(kept)
-                        if numbers is not None:
-                            found[name.removeprefix("_saved_")] = numbers
+            inner = self.recorder.values[output].node
+            if inner is not None and not compat.is_custom(inner):
+                found.update((name, n) for name, kept in compat.saved_tensors(inner) if (n := as_numbers(kept)) is not None)
         return found
 
     def again(self, node: Node) -> Again | None:
-        kept = self.listener.kept.get(node.id)
-        return None if kept is None or self.listener.operation(node.id).written else made_again(kept, node.inputs)
+        kept = self.recorder.kept.get(node.id)
+        return None if kept is None or self.recorder.operation(node.id).written else rerun(kept, node.inputs)
 
     def mutates(self, node: Node) -> bool:
         return node.id in self._mutating
@@ -265,7 +257,7 @@ class TorchEvidence:
         on_path = {node.id: node for node in path}
         done = [e.at for e in self.events if e.kind == "backward" and y in e.values]
         found = []
-        for box_ref, number in self.listener.saved.overwritten:
+        for box_ref, number in self.recorder.saved.overwritten:
             box = box_ref()
             if box is None or box.operation not in on_path or any(at <= number for at in done):
                 continue
@@ -290,3 +282,59 @@ def _library_name(code: CodeType) -> str:
     """`torch.distributions.normal.Normal.sample`."""
     path = code.co_filename.removesuffix(".py").replace("\\", "/").rpartition("/torch/")[2].replace("/", ".")
     return f"torch.{path}.{code.co_qualname}"
+
+
+def _largest(gradients: Sequence[Tensor | None]) -> list[float | None]:
+    """The largest absolute element of each; NaN where one is NaN."""
+    ends: list[Tensor] = []
+    for gradient in gradients:
+        if gradient is not None and gradient.numel():
+            dense = gradient.detach() if gradient.layout == torch.strided else gradient.detach().to_dense()
+            low, high = torch.aminmax(dense.abs() if dense.is_complex() else dense)  # ten times as fast as a norm
+            ends += [low.double(), high.double()]
+    found = torch.stack(ends).abs().reshape(-1, 2).amax(1).tolist() if ends else []
+    sizes = iter(found)
+    return [None if g is None else next(sizes) if g.numel() else 0.0 for g in gradients]
+
+
+class _Lazy(dict[int, "Numbers | None"]):
+    """Gradients by value, made numbers of when they are looked at: most never are."""
+
+    def __getitem__(self, number: int) -> Numbers | None:
+        found: Any = dict.__getitem__(self, number)
+        if isinstance(found, Tensor):
+            found = self[number] = as_numbers(found)
+        return found
+
+    def get(self, number: int, otherwise: Any = None) -> Any:
+        try:
+            return self[number]
+        except KeyError:
+            return otherwise
+
+    def values(self) -> Any:
+        return [self[number] for number in self]
+
+    def items(self) -> Any:
+        return [(number, self[number]) for number in self]
+
+
+def _measure(gradient: Tensor) -> dict[str, Any]:
+    if gradient.layout != torch.strided:
+        gradient = gradient.to_dense()
+    sizes = gradient.abs()
+    count = sizes.numel()
+    largest, mean = (float(one) for one in (sizes.amax(), sizes.mean(dtype=torch.float64)))
+    broken = 0
+    if not (mean - mean == 0 and largest - largest == 0):  # a NaN or an infinity shows in the mean
+        finite = torch.isfinite(sizes)
+        broken = count - int(finite.sum())
+        good = sizes[finite]
+        largest, mean = (float(good.max()), float(good.mean(dtype=torch.float64))) if good.numel() else (0.0, 0.0)
+    return {
+        "max": largest if broken < count else "nan",
+        "mean": mean if broken < count else "nan",
+        "zeros": count - int(torch.count_nonzero(sizes)),
+        "nonfinite": broken,
+        "size": count,
+    }

@@ -71,3 +71,27 @@ def left_error(node: Node, y: str, x: str) -> NoPath:
         f"{line}  takes {x} out of torch ({node.op}); whether {y} uses the number was not recorded",
         f"keep it a tensor on that line; wrt.why({y}, {x}) says more",
     )
+
+
+def made_elsewhere(y: str, x: str, between: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"{y} uses {between}, which was made of {x} in another recording: each knows its own run only",
+        f"put every line from {x} to {y} inside one `with wrt.record():`, or write {x}.requires_grad_() before both",
+    )
+
+
+def unrecorded_code(y: str, x: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",
+        f"write {x}.requires_grad_() before the run: autograd follows it there too",
+    )
+
+
+def never_met(y: str, x: str) -> NoPath:
+    return NoPath(
+        f"no gradient path from {x} to {y}",
+        f"the recording of {y} never met {x}: no line inside uses it, only perhaps what was made from it before",
+        f"put every line from {x} to {y} inside `with wrt.record():`",
+    )

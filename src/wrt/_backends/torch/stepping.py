@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from wrt._backends.torch import compat
+
 Due = Callable[[], bool]
 Saw = Callable[[dict[str, Any] | None], None]
 
@@ -49,7 +51,7 @@ class _Step:
             self.arrived[name] = parameter.grad.detach().clone() if self.due() and parameter.grad is not None else None
             if not self.end_is_coming:
                 self.end_is_coming = True
-                _when_backward_ends(self.ended)
+                compat.when_backward_ends(self.ended)
 
         return note
 
@@ -64,16 +66,11 @@ class _Step:
             self.saw(arrived if self.due() else None)
 
 
-def _when_backward_ends(call: Callable[[], None]) -> None:
-    """Call once when the backward pass that is running, and out of which this is called, has ended."""
-    torch.autograd.Variable._execution_engine.queue_callback(call)
-
-
 def _backward_is_nested() -> bool:
     """Whether the backward pass that is running was begun by another one: a reentrant checkpoint."""
     frame: FrameType | None = sys._getframe(1)
     running = 0
     while frame is not None:
-        running += frame.f_code.co_name == "_engine_run_backward"
+        running += frame.f_code.co_name == compat.ENGINE_CALL
         frame = frame.f_back
     return running > 1

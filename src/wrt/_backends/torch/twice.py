@@ -22,7 +22,7 @@ Gradients = tuple[torch.Tensor | None, ...]
 
 def refuse_lost(rows: Callable[[torch.Tensor], Any], seeds: torch.Tensor, start: Node, by: Sequence[Value]) -> Any:
     """The pass `rows(seeds)`; refused if a custom backward in it loses what is to be differentiated by next."""
-    custom = [node for node in compat.reachable(start) if isinstance(node, torch._C._FunctionBase)]
+    custom = list(filter(compat.is_custom, compat.reachable(start)))
     if not custom:
         return rows(seeds)
     with _watched(custom) as ran:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from wrt._backends.torch import compat
-from wrt._core.index import Elements, Positions
+from wrt._backends.torch.recording.writes import geometry, offsets_of, positions_of
+from wrt._core.index import Elements
 from wrt._core.value import Part, Side, Value
 
 AFTERWARDS = "a view taken afterwards: asked of the elements of its base"
@@ -25,7 +25,7 @@ def base_side(lift: Callable[[torch.Tensor], Value], view: torch.Tensor, element
     if view.is_conj() or view.is_neg():
         return None
     like = torch.view_as_real(base) if real_of_complex else base
-    positions = positions_in(like, view, elements)
+    positions = positions_of(geometry(like), offsets_of(geometry(view), elements.positions))
     if positions is None:
         return None
     picked = Elements.at(tuple(like.shape), positions.reshape(elements.shape))
@@ -38,7 +38,7 @@ def in_base(view: torch.Tensor | None, elements: Elements) -> tuple[torch.Tensor
     base = None if view is None else view._base
     if view is None or base is None or view.dtype != base.dtype or view.is_conj() or view.is_neg():
         return None
-    positions = positions_in(base, view, elements)
+    positions = positions_of(geometry(base), offsets_of(geometry(view), elements.positions))
     return None if positions is None else (base, Elements.at(tuple(base.shape), positions.reshape(elements.shape)))
 
 
@@ -59,26 +59,3 @@ def _differentiable_base(view: torch.Tensor) -> torch.Tensor | None:
             same_memory = leaf.untyped_storage().data_ptr() == view.untyped_storage().data_ptr()
             return leaf if same_memory and leaf is not view else None
     return None
-
-
-def positions_in(base: torch.Tensor, view: torch.Tensor, elements: Elements) -> Positions | None:
-    """Flat positions in the base of elements of a view, by where both lie in memory."""
-    wanted = _offsets(view, elements.positions)
-    if base.is_contiguous():
-        return wanted - base.storage_offset()
-    offered = _offsets(base, np.arange(base.numel(), dtype=np.int64))
-    order = np.argsort(offered, kind="stable")
-    found = np.searchsorted(offered[order], wanted)
-    if np.any(found == len(order)) or np.any(offered[order][np.minimum(found, len(order) - 1)] != wanted):
-        return None
-    result: Positions = order[found]
-    return result
-
-
-def _offsets(tensor: torch.Tensor, positions: Positions) -> Positions:
-    offsets = np.full(positions.shape, tensor.storage_offset(), dtype=np.int64)
-    if tensor.dim():
-        coordinates = np.unravel_index(positions, tuple(tensor.shape))
-        for coordinate, stride in zip(coordinates, tensor.stride(), strict=True):
-            offsets += coordinate * stride
-    return offsets

@@ -1,25 +1,33 @@
-"""Which tensors a recording has seen: one entry each, found by identity, dead when the tensor is."""
+"""Tensors that a recording has seen: one entry each, found by identity, dead when the tensor is; and how shadows are made.
+
+A shadow is how a recording differentiates tensors that never required grad, without touching them: a tensor on the same memory,
+with the same version counter, that requires grad. The user's operation runs on the shadows; what the user gets back is a plain
+alias. Where the user's own tensor becomes part of a graph by an in-place write, it adopts the history of its shadow.
+"""
 
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch.buffers import Buffer
+from wrt._backends.torch.compat import function_of, keep_version_counter, metadata
 from wrt._core.index import Shape
+
+if TYPE_CHECKING:
+    from wrt._backends.torch.recording.writes import Buffer
 
 
 class Entry(weakref.ref[torch.Tensor]):
     """One tensor object of the user's run: a weak reference that stands in for it, called to get the tensor.
 
     It is also the note of the value the tensor has now: `number` in the graph, shape, dtype, where gradients enter
-    (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` is its differentiable
-    twin on the same memory, if it does not require grad itself. Made for every operation, by `noted` or `noted_in_graph`
-    alone: a constructor in Python would take as long as the rest of the note.
+    (`node`, `output`), the operation that made it. Every write gives it a new number. `shadow` lies on the same memory, if the
+    tensor does not require grad itself. Made for every operation, by `new_entry` or `entry_in_graph` alone: a constructor in
+    Python would take as long as the rest of the note.
     """
 
     __slots__ = (
@@ -42,37 +50,40 @@ class Entry(weakref.ref[torch.Tensor]):
     @property
     def shape(self) -> Shape:
         if self.size is None:
-            self.size = tuple(self.node._input_metadata[self.output].shape)
+            self.size = tuple(metadata(self.node, self.output).shape)
         return self.size
 
     @property
     def dtype(self) -> torch.dtype:
         if self.kind is None:
-            self.kind = self.node._input_metadata[self.output].dtype
+            self.kind = metadata(self.node, self.output).dtype
         return self.kind
-
-    def __eq__(self, other: object) -> bool:
-        return self is other  # not the tensors' own comparison
-
-    def met_inside(self, tensor: Tensor, operation: int) -> None:
-        """It was seen (bound to a name) inside the operation that gives it only now its place in the graph."""
-        self.node, self.output = node_of(tensor), tensor.output_nr
-        self.operation, self.requires_grad = operation, tensor.requires_grad
-
-    @property
-    def followed(self) -> bool:
-        """Whether it can have a derivative at all."""
-        return self.dtype.is_floating_point or self.dtype.is_complex
 
     @property
     def device(self) -> torch.device:
         tensor = self()
-        if tensor is not None:
-            return tensor.device
-        if self.node is None:
+        if tensor is None and self.node is None:
             return torch.device("cpu")
-        device: torch.device = self.node._input_metadata[self.output].device
+        device: torch.device = (metadata(self.node, self.output) if tensor is None else tensor).device
         return device
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it can have a derivative at all."""
+        return self.dtype.is_floating_point or self.dtype.is_complex
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # not the tensors' own comparison
+
+    def place(self, tensor: Tensor, operation: int) -> None:
+        """It was seen (bound to a name) inside the operation that gives it only now its place in the graph."""
+        self.node, self.output = node_of(tensor), tensor.output_nr
+        self.operation, self.requires_grad = operation, tensor.requires_grad
+
+    def cast(self, shadow: Tensor, buffer: Buffer | None) -> None:
+        """It is the plain face of this shadow."""
+        self.shadow, self.node, self.output = shadow, shadow.grad_fn, shadow.output_nr
+        self.buffer, self.stamp = buffer, 0 if buffer is None else buffer.writes
 
     def edge(self) -> GradientEdge | None:
         """Where gradients of its latest value enter the graph."""
@@ -102,7 +113,7 @@ def edge_of(tensor: Tensor) -> GradientEdge | None:
         return None
 
 
-def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> Entry:
+def entry_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> Entry:
     """The entry of a result that the user's own graph holds: shape and dtype stay with its node until asked for."""
     entry = Entry(tensor)
     entry.number = number
@@ -115,12 +126,12 @@ def noted_in_graph(tensor: Tensor, number: int, operation: int, node: Any) -> En
     return entry
 
 
-def noted(tensor: Tensor, number: int, operation: int | None) -> Entry:
+def new_entry(tensor: Tensor, number: int, operation: int | None) -> Entry:
     """The entry of any tensor."""
     node = node_of(tensor)
     if node is not None and operation is not None and tensor.layout == torch.strided:
-        return noted_in_graph(tensor, number, operation, node)
-    entry = Entry(tensor, _gone)
+        return entry_in_graph(tensor, number, operation, node)
+    entry = Entry(tensor, _drop_shadow)
     entry.number = number
     entry.operation = operation
     entry.node = node
@@ -133,8 +144,8 @@ def noted(tensor: Tensor, number: int, operation: int | None) -> Entry:
     return entry
 
 
-def _gone(entry: Any) -> None:
-    """The tensor died: its twin, which lies on the same memory, must not outlive it."""
+def _drop_shadow(entry: Any) -> None:
+    """The tensor died: its shadow, which lies on the same memory, must not outlive it."""
     entry.shadow = None
     if entry.buffer is not None and not entry.buffer.writes:
         entry.buffer = None
@@ -143,38 +154,68 @@ def _gone(entry: Any) -> None:
 def tensors_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors among the arguments of a torch function, lists of them included."""
     found: list[Tensor] = []
-    for arg in args:
+    for arg in (*args, *kwargs.values()) if kwargs else args:
         kind = type(arg)
         if kind is Tensor:
             found.append(arg)
         elif kind is list or kind is tuple:
-            _listed(arg, found)
+            _collect(arg, found)
         elif isinstance(arg, Tensor):
             found.append(arg)
-    if kwargs:
-        for arg in kwargs.values():
-            if isinstance(arg, Tensor):
-                found.append(arg)
-            elif type(arg) is list or type(arg) is tuple:
-                _listed(arg, found)
     return found
 
 
-def _listed(items: list[Any] | tuple[Any, ...], found: list[Tensor]) -> None:
+def _collect(items: list[Any] | tuple[Any, ...], found: list[Tensor]) -> None:
     """`torch.tensor([[a, 0], [0, b]])` takes tensors out of lists in lists."""
     for item in items:
         if isinstance(item, Tensor):
             found.append(item)
         elif type(item) is list or type(item) is tuple:
-            _listed(item, found)
+            _collect(item, found)
 
 
-def swapped(arg: Any, twins: dict[int, Tensor]) -> Any:
-    """An argument with its tensors replaced by their twins."""
-    if isinstance(arg, Tensor):
-        return twins.get(id(arg), arg)
-    if type(arg) is list:
-        return [swapped(item, twins) for item in arg]
-    if type(arg) is tuple:
-        return tuple(swapped(item, twins) for item in arg)
-    return arg
+# ---------------------------------------------------------------- shadows
+
+_SOURCE = torch.zeros((), requires_grad=True)  # makes autograd record; never receives a gradient
+
+
+class Shadow(torch.autograd.Function):
+    """The same memory, as a new source of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, tensor: Tensor) -> Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
+        return None, None
+
+
+class Adopt(torch.autograd.Function):
+    """The user's tensor takes over the history of its shadow; its numbers are the shadow's already."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, shadow: Tensor) -> Tensor:
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        return None, gradients[0]
+
+
+def new_shadow(tensor: Tensor) -> Tensor:
+    """A differentiable shadow of a tensor that does not require grad."""
+    shadow: Tensor = Shadow.apply(_SOURCE, tensor)
+    return shadow
+
+
+def adopt_history(tensor: Tensor, shadow: Tensor | None) -> None:
+    """Give a plain tensor its shadow's history, and leave its version counter where it was."""
+    with keep_version_counter(tensor):
+        Adopt.apply(tensor, shadow)
+
+
+def is_shadow_source(node: Any) -> bool:
+    """Whether a node is where a shadow enters the graph."""
+    return function_of(node) is Shadow

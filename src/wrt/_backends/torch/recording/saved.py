@@ -8,32 +8,17 @@ boxed unless something is written, and nothing is copied unless it is about to b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from wrt._backends.torch.compat import Words
+from wrt._backends.torch.compat import Words, memory_of, raw_saved, tree_map, without_function_modes
 
-
-class Graph(Protocol):
-    """What is known of the autograd graph that a recording makes."""
-
-    def length(self) -> int:
-        """How many operations there were so far."""
-
-    def made(self, operation: int) -> Iterable[Any]:
-        """The autograd nodes of its results."""
-
-    @property
-    def values(self) -> Sized:
-        """All values so far."""
-
-    def given(self, since: int) -> Iterable[Any]:
-        """Nodes from before the recording, of values from this one on: what they saved is nobody's business here."""
+if TYPE_CHECKING:
+    from wrt._backends.torch.recording.recorder import Recorder
 
 
 class Box:
@@ -55,10 +40,10 @@ class Overwritten(NamedTuple):
 
 
 class Saved:
-    """The boxes of a recording, by the memory they lie on. `graph` tells which autograd nodes it has made."""
+    """The boxes of a recording, by the memory they lie on."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self.overwritten: list[Overwritten] = []
         self._boxes: dict[int, list[weakref.ref[Box]]] = {}
         self._seen: set[Any] = set()
@@ -69,10 +54,10 @@ class Saved:
 
     def pack(self, tensor: Tensor) -> Box:
         # a leaf has no history that could hold its own box
-        number = self._graph.length() if self._packing is None else self._packing
+        number = len(self._recorder.operations) if self._packing is None else self._packing
         box = Box(tensor if tensor.is_leaf else tensor.detach(), number)
         if tensor.layout == torch.strided:  # others have no memory of their own that could be written in place
-            self._boxes.setdefault(tensor.untyped_storage()._cdata, []).append(weakref.ref(box))
+            self._boxes.setdefault(memory_of(tensor), []).append(weakref.ref(box))
         return box
 
     @staticmethod
@@ -85,7 +70,7 @@ class Saved:
         """Copy what is saved of this tensor's memory; it is about to change."""
         self._catch_up()
         copies: dict[Any, Tensor] = {}  # a weight is saved once for every step of a recurrence: one copy for all
-        for reference in self._boxes.pop(tensor.untyped_storage()._cdata, ()):
+        for reference in self._boxes.pop(memory_of(tensor), ()):
             box = reference()
             if box is not None:
                 held = box.tensor
@@ -94,7 +79,7 @@ class Saved:
                     copies[region] = held.clone()
                 box.tensor = copies[region]
                 box.version = _version(box.tensor)
-                self.overwritten.append(Overwritten(reference, self._graph.length()))
+                self.overwritten.append(Overwritten(reference, len(self._recorder.operations)))
 
     @contextmanager
     def hooks(self, written: Sequence[Tensor]) -> Iterator[None]:
@@ -102,10 +87,10 @@ class Saved:
 
         What it saves of the memory it is about to write is copied: `h[:2].mul_(h[3])` needs h[3] as it was.
         """
-        before = {tensor.untyped_storage()._cdata: (tensor, _version(tensor)) for tensor in written}
+        before = {memory_of(tensor): (tensor, _version(tensor)) for tensor in written}
 
         def pack(tensor: Tensor) -> Box:
-            target = before.get(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else None
+            target = before.get(memory_of(tensor)) if tensor.layout == torch.strided else None
             if target is None or _version(target[0]) != target[1]:
                 return self.pack(tensor)
             box = self.pack(tensor.detach().clone())
@@ -122,71 +107,52 @@ class Saved:
 
     def _catch_up(self) -> None:
         """Box what nodes have saved since the last write."""
-        known = self._graph.length()
+        known = len(self._recorder.operations)
         if known == self._looked:
             return
-        self._seen.update(self._graph.given(self._met))
-        self._met = len(self._graph.values)
+        self._seen.update(self._recorder.nodes_from_before(self._met))
+        self._met = len(self._recorder.values)
         try:
             for number in range(self._looked, known):
                 self._packing = number
-                for node in self._graph.made(number):
-                    self._box_saved(node)
+                self._box_saved(self._recorder.nodes_of(number))
         finally:
             self._packing = None
         self._looked = known
 
-    def _box_saved(self, node: Any) -> None:
-        waiting = [node]
+    def _box_saved(self, waiting: list[Any]) -> None:
         while waiting:
             node = waiting.pop()
             if node is None or node in self._seen:
                 continue
             self._seen.add(node)
             kind: type = type(node)
-            for name in _raw_names(kind):
-                self._box_raw(getattr(node, name))
+            for name in raw_saved(kind):
+                raw = getattr(node, name)
+                for one in raw if isinstance(raw, (tuple, list)) else (raw,):
+                    with suppress(AttributeError, RuntimeError):  # nothing saved there, or boxed by somebody already
+                        one.register_hooks(self.pack, self.unpack)
             waiting.extend(upstream for upstream, _ in node.next_functions)
-
-    def _box_raw(self, raw: Any) -> None:
-        for one in raw if isinstance(raw, (tuple, list)) else (raw,):
-            with suppress(AttributeError, RuntimeError):  # nothing saved there, or boxed by somebody already
-                one.register_hooks(self.pack, self.unpack)
 
     # ---------------------------------------------------------------- arguments of calls
 
-    def boxed(self, args: Any) -> Any:
-        """Arguments of a call with a box in the place of every tensor; `opened` gives them back."""
-        with torch._C.DisableTorchFunction():  # making boxes is no operation of the user's
-            return self._boxed(args)
+    def box(self, args: Any) -> Any:
+        """Arguments of a call with a box in the place of every tensor; `unbox` gives them back."""
+        with without_function_modes():  # making boxes is no operation of the user's
+            return tree_map(self._box_argument, args)
 
-    def _boxed(self, args: Any) -> Any:
-        if isinstance(args, Tensor):
-            box = self.pack(args)
-            box.operation = -1  # no backward needs it
-            return box
-        if isinstance(args, dict):
-            return {key: self._boxed(arg) for key, arg in args.items()}
-        if type(args) in (list, tuple):
-            return type(args)(self._boxed(arg) for arg in args)
-        return args
-
-
-@cache
-def _raw_names(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+    def _box_argument(self, arg: Any) -> Any:
+        if not isinstance(arg, Tensor):
+            return arg
+        box = self.pack(arg)
+        box.operation = -1  # no backward needs it
+        return box
 
 
 def _version(tensor: Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def opened(args: Any) -> Any:
+def unbox(args: Any) -> Any:
     """Boxed arguments with their tensors, as they were when the call was made."""
-    if isinstance(args, Box):
-        return args.tensor
-    if isinstance(args, dict):
-        return {key: opened(arg) for key, arg in args.items()}
-    if type(args) in (list, tuple):
-        return type(args)(opened(arg) for arg in args)
-    return args
+    return tree_map(lambda arg: arg.tensor if isinstance(arg, Box) else arg, args)

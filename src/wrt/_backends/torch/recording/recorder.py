@@ -1,4 +1,4 @@
-"""Listening to a run: every torch function the user's code calls, with its inputs, outputs, line and writes.
+"""The recorder: a function mode that notes every torch function the user's code calls, with its inputs, outputs, line and writes.
 
 The hot path of a recording. An operation costs a few microseconds: numbers are noted, nothing is analyzed, no tensor is
 kept alive. What the notes mean is worked out when somebody asks.
@@ -16,20 +16,30 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
-from wrt._backends.torch.buffers import Buffer
-from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, TRAITS, TURNED, UNDIFFERENTIABLE_INPUTS, Traits
-from wrt._backends.torch.passing import passes_by
-from wrt._backends.torch.saved import Saved
-from wrt._backends.torch.tensors import Entry, node_of, noted, noted_in_graph, tensors_in
-from wrt._backends.torch.twinning import handed_back, run_on_twins, turned, twins_for
-from wrt._backends.torch.unseen import transforming
-from wrt._backends.torch.writes import Call, before_writes, note_write_behind, note_writes, statistics
+from wrt._backends.torch.compat import transform, without_function_modes
+from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, STORAGE, TRAITS, TURNED, Traits
+from wrt._backends.torch.kinds import UNDIFFERENTIABLE_INPUTS as NORMS
+from wrt._backends.torch.recording.entries import Entry, entry_in_graph, new_entry, node_of, tensors_in
+from wrt._backends.torch.recording.saved import Saved
+from wrt._backends.torch.recording.shadows import hand_back, reshape_in_place, run_on_shadows, shadows_for
+from wrt._backends.torch.recording.writes import (
+    Buffer,
+    Call,
+    Written,
+    note_write_behind,
+    note_writes,
+    prepare_write,
+    running_statistics,
+)
+from wrt._core.graph import Graph
 from wrt._core.where import Spot, user_files
 from wrt._core.where import spot as spot_of
 
 NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
 ALIASES = ("data", "detach")
+ABOUT_GRAD = frozenset(["grad", "grad="])
+PICKLING = frozenset(["_reduce_ex_internal", "reduce_tensor", "reduce_storage"])
 Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
 
@@ -47,7 +57,7 @@ class Made(NamedTuple):
 class Operation(NamedTuple):
     """One call: what, from which values to which, in which line, with gradients on (`off` is None) or off.
 
-    While recording these are noted as bare tuples, see `Listener.note`; `Listener.operation(k)` reads one.
+    While recording these are noted as bare tuples, see `Recorder.note`; `Recorder.operation(k)` reads one.
     """
 
     name: str
@@ -57,10 +67,10 @@ class Operation(NamedTuple):
     spot: Spot | None
     off: Off | None  # gradients were off: how, and the library functions on the way here
     module: str
-    written: tuple[tuple[Buffer, int, int], ...]
+    written: tuple[Written, ...]
 
 
-class Listener(TorchFunctionMode):
+class Recorder(TorchFunctionMode):
     """Notes what the thread that entered it does with tensors."""
 
     def __init__(self) -> None:
@@ -73,7 +83,7 @@ class Listener(TorchFunctionMode):
         self.earlier: dict[int, int] = {}  # a value of a tensor -> the value it had before it was written
         self.flags: list[tuple[int, int, bool]] = []  # operation, value, requires_grad from then on
         self.kept: dict[int, tuple[Any, Any, Any]] = {}  # operation -> function and arguments, to be run again
-        self.module = ""
+        self.module = ""  # the path of the module that is being called
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
         self.unseen: int | None = None  # the first value that may have been made where nobody looked
@@ -85,11 +95,11 @@ class Listener(TorchFunctionMode):
         traits = TRAITS[func]
         if traits is PLAIN_QUESTION:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if transforming():
-            self.looks_away()
+        if transform() is not None:
+            self.look_away()
             return func(*args, **kwargs) if kwargs else func(*args)
         frame = sys._getframe(1)
-        if traits.verbatim and passes_by(traits.name, frame):
+        if traits.verbatim and is_ignored(traits.name, frame):
             return func(*args, **kwargs) if kwargs else func(*args)
         tracer = self.tracer
         watched = tracer is not None and sys.gettrace() is tracer
@@ -106,7 +116,7 @@ class Listener(TorchFunctionMode):
     def _quickly(self, traits: Traits, func: Any, args: tuple[Any, ...], frame: FrameType) -> Any:
         """The common case: all tensors are known, the user's own graph records the call, and nothing can be written.
 
-        No twin can come back as the result: it comes with a tensor of the graph, and what those two make is new.
+        No shadow can come back as the result: it comes with a tensor of the graph, and what those two make is new.
         """
         known = self.entries
         given: Any = args
@@ -142,7 +152,7 @@ class Listener(TorchFunctionMode):
             if node is not None and (entry is None or entry() is not result) and result.layout is STRIDED:
                 values = self.values
                 number = len(values)
-                known[id(result)] = entry = noted_in_graph(result, number, len(operations), node)
+                known[id(result)] = entry = entry_in_graph(result, number, len(operations), node)
                 values.append(entry)
                 code = frame.f_code
                 if user_files[code.co_filename]:
@@ -170,18 +180,18 @@ class Listener(TorchFunctionMode):
         entries = [self.entry(tensor) for tensor in given]
         enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
         if name in TURNED and not given[0].requires_grad:
-            return turned(self, func, name, args, kwargs, entries[0], frame)
+            return reshape_in_place(self, func, name, args, kwargs, entries[0], frame)
         run, plain = func, False
         replaced: Any = None
         if enabled and not verbatim:
-            plain, replaced = twins_for(self, name, given, entries, writes)
+            plain, replaced = shadows_for(self, name, given, entries, writes)
         if writes or (kwargs and (kwargs.get("out") is not None or kwargs.get("inplace"))):
-            run = before_writes(self, name, func, args, kwargs)
+            run = prepare_write(self, name, func, args, kwargs)
             pure = False
         versions = None if pure else _versions(given)
         if replaced:
-            result = run_on_twins(run, name, args, kwargs, replaced)
-            result = handed_back(self, result, given, entries, replaced, plain)
+            result = run_on_shadows(run, args, kwargs, replaced)
+            result = hand_back(self, result, given, entries, replaced, plain)
         else:
             result = run(*args, **kwargs)
         inputs = [entry.number for entry in entries]
@@ -193,40 +203,36 @@ class Listener(TorchFunctionMode):
         outputs = self._outputs((result,) if isinstance(result, Tensor) else result, entries)
         if written:
             outputs += [number for _, number, _ in written if number not in outputs]
-        if name in UNDIFFERENTIABLE_INPUTS:
-            outputs += [self.changed(tensor) for tensor in statistics(func, args, kwargs)]
+        if name in NORMS:
+            outputs += [self.renumber_silently(tensor) for tensor in running_statistics(func, args, kwargs)]
         if remembered or self.keep is not None:
             self._remember(name, func, args, kwargs, entries, outputs)
         self.note(name, func, inputs, outputs, spot, off, written)
         if name in ALIASES and outputs:
             self._alias(outputs[0], entries[0])
         if written and self.aliases:
-            self._wrote_behind([number for _, number, _ in written], spot, off)
+            self._note_write_behind([number for _, number, _ in written], spot, off)
         return result
 
     def _alias(self, number: int, owner: Entry) -> None:
         made, tensor = self.values[number], owner()
         if isinstance(made, Entry) and made is not owner:
-            base = None if tensor is None else tensor._base
-            known = None if base is None else self.entries.get(id(base))
-            if known is not None and known() is base:  # a view may be gone before it is written
-                owner = known
+            owner = (None if tensor is None else self.known(tensor._base)) or owner  # a view may be gone before it is written
             self.aliases[made] = self.aliases.get(owner, owner)
 
-    def _wrote_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:
+    def _note_write_behind(self, written: list[int], spot: Spot | None, off: Off | None) -> None:
         """`v.data.copy_(p)` gives v other numbers, and autograd no reason to think so."""
         for number in written:
             entry = self.values[number]
             tensor = entry() if isinstance(entry, Entry) else None
-            base = None if tensor is None or tensor._base is None else self.entries.get(id(tensor._base))
-            owner = self.aliases.get(entry) or (None if base is None else self.aliases.get(base))  # type: ignore[arg-type]
-            behind = None if owner is None else owner()
-            if owner is not None and behind is not None:
+            base = None if tensor is None else self.known(tensor._base)
+            owner = self.aliases.get(entry) or self.aliases.get(base)  # type: ignore[arg-type]
+            if owner is not None and (behind := owner()) is not None:
                 before = owner.number
                 noted = note_write_behind(self, behind, owner, spot)
                 self.note("data=", None, [before, number], [owner.number], spot, off, (noted,))
 
-    def changed(self, tensor: Tensor) -> int:
+    def renumber_silently(self, tensor: Tensor) -> int:
         """The number of a value that changed although no version counter says so."""
         entry = self.entry(tensor)
         self.renumber(tensor, entry, len(self.operations))
@@ -252,7 +258,7 @@ class Listener(TorchFunctionMode):
         """What `why` will need and nothing else tells: changed flags, numbers under a kink."""
         number = len(self.operations)
         if name in KINKED or self.keep is not None:
-            self.kept[number] = (func, self.saved.boxed(args), self.saved.boxed(kwargs))
+            self.kept[number] = (func, self.saved.box(args), self.saved.box(kwargs))
         if name not in REMEMBERED or name in KINKED:
             return
         tensor = entries[0]() if entries else None
@@ -264,14 +270,22 @@ class Listener(TorchFunctionMode):
             outputs[:] = [entries[0].number]
         else:
             self.flags.append((number, entries[0].number, tensor.requires_grad))
-            if tensor.requires_grad and tensor.is_leaf:  # from here on gradients enter at the tensor itself, not at its twin
+            if tensor.requires_grad and tensor.is_leaf:  # from here on gradients enter at the tensor itself, not at its shadow
                 entries[0].node, entries[0].output = None, 0
                 entries[0].shadow = entries[0].buffer = None
 
-    def looks_away(self) -> None:
+    def look_away(self) -> None:
         """What runs now is not seen: tensors met from here on may come from there."""
         if self.unseen is None:
             self.unseen = len(self.values)
+
+    def may_come_unrecorded(self, graph: Graph, needed: set[int]) -> bool:
+        """Whether one of these values first appeared after nobody had looked, and nobody saw it being made."""
+        since = self.unseen
+        if since is None:
+            return False
+        made = {k for node in graph.nodes for k in node.outputs}
+        return any(k >= since and k not in made for k in needed)
 
     # ---------------------------------------------------------------- tensors and values
 
@@ -281,43 +295,42 @@ class Listener(TorchFunctionMode):
         made = [outputs] if isinstance(outputs, int) else outputs
         return Operation(name, func, list(inputs), made, spot, off, module, written)
 
-    def length(self) -> int:
-        return len(self.operations)
-
-    def made(self, operation: int) -> list[Any]:
+    def nodes_of(self, operation: int) -> list[Any]:
         """The autograd nodes of the results of an operation."""
         outputs = self.operations[operation][3]
         numbers = [outputs] if isinstance(outputs, int) else outputs
         return [node for number in numbers if (node := self.values[number].node) is not None]
 
-    def given(self, since: int) -> list[Any]:
+    def nodes_from_before(self, since: int) -> list[Any]:
         """The autograd nodes of what was made before the recording, among the values from this one on."""
         return [value.node for value in self.values[since:] if value.operation is None and value.node is not None]
+
+    def known(self, tensor: Tensor | None) -> Entry | None:
+        """The entry of a tensor that was met before; numbers of objects are given out again, so it has to be this one."""
+        entry = self.entries.get(id(tensor))
+        return entry if entry is not None and entry() is tensor else None
 
     def entry(self, tensor: Tensor) -> Entry:
         """What is known of a tensor; a tensor seen for the first time becomes an input of the run."""
         entry = self.entries.get(id(tensor))
-        if entry is not None and entry() is tensor:
-            if self.written:
-                self._refresh(tensor, entry)
-            return entry
-        return self.meet(tensor, None)
+        if entry is None or entry() is not tensor:
+            return self.meet(tensor, None)
+        if self.written:
+            self._refresh(tensor, entry)
+        return entry
 
-    def stand_in(self, tensor: Tensor) -> Entry:
+    def entry_outside(self, tensor: Tensor) -> Entry:
         """The entry of a tensor that a variable was bound to, from outside of any call."""
-        entry = self.entries.get(id(tensor))
-        if entry is not None and entry() is tensor and not self.written:
-            return entry
-        with torch._C.DisableTorchFunction():
+        with without_function_modes():
             return self.entry(tensor)
 
     def meet(self, tensor: Tensor, operation: int | None) -> Entry:
         values = self.values
-        entry = noted(tensor, len(values), operation)
+        entry = new_entry(tensor, len(values), operation)
         self.entries[id(tensor)] = entry
         values.append(entry)
         if self.written:
-            entry.buffer = buffer = self._buffer_of_base(tensor)
+            entry.buffer = buffer = self.buffer_of_base(tensor)
             entry.stamp = 0 if buffer is None else buffer.writes  # made after all writes so far
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()
@@ -325,31 +338,25 @@ class Listener(TorchFunctionMode):
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
         """A tensor whose memory was written through another one has a new value."""
+        if entry.buffer is None:
+            entry.buffer = self.buffer_of_base(tensor)
         buffer = entry.buffer
-        if buffer is None:
-            buffer = self._buffer_of_base(tensor)
-            if buffer is None:
-                return
-            entry.buffer = buffer
-        if entry.stamp != buffer.writes:
+        if buffer is not None and entry.stamp != buffer.writes:
             since = [entry.number, *(version.number for version in buffer.versions[entry.stamp + 1 :])]
             self.renumber(tensor, entry, len(self.operations))
-            last = buffer.versions[-1].spot
-            self.note("alias", None, since, [entry.number], last)
+            self.note("alias", None, since, [entry.number], buffer.versions[-1].spot)
             entry.stamp = buffer.writes
 
-    def _buffer_of_base(self, tensor: Tensor) -> Buffer | None:
+    def buffer_of_base(self, tensor: Tensor) -> Buffer | None:
         base = tensor._base
         if base is None or (tensor.requires_grad and tensor.is_leaf):  # a leaf has no history but its own
             return None
-        known = self.entries.get(id(base))
-        return known.buffer if known is not None and known() is base else None
+        known = self.known(base)
+        return None if known is None else known.buffer
 
     def renumber(self, tensor: Tensor, entry: Entry, operation: int) -> None:
         """A new value of the same tensor object."""
-        self.values[entry.number] = Made(
-            entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad
-        )
+        self.values[entry.number] = Made(entry.shape, entry.dtype, entry.node, entry.output, entry.operation, entry.requires_grad)
         self.earlier[len(self.values)] = entry.number
         entry.number, entry.operation, entry.requires_grad = len(self.values), operation, tensor.requires_grad
         holder = entry.shadow if entry.shadow is not None else tensor
@@ -365,15 +372,15 @@ class Listener(TorchFunctionMode):
         found = []
         for item in result:
             if isinstance(item, Tensor):
-                entry = self.entries.get(id(item))
-                if entry is None or entry() is not item:
+                entry = self.known(item)
+                if entry is None:
                     entry = self.meet(item, len(self.operations))
                 elif entry.operation is None and entry not in given:
-                    entry.met_inside(item, len(self.operations))
+                    entry.place(item, len(self.operations))
                 found.append(entry.number)
         return found
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The run is over: hold no tensor of the user's any more."""
         for buffer in self.written:
             if buffer.adopted:
@@ -395,3 +402,17 @@ def _spot_and_off(frame: FrameType | None) -> tuple[Spot | None, Off]:
         frame = frame.f_back
     spot = None if frame is None else (frame.f_code, frame.f_lasti)
     return spot, ("inference_mode" if torch.is_inference_mode_enabled() else "no_grad", tuple(called))
+
+
+def is_ignored(name: str, frame: FrameType) -> bool:
+    """Whether a call that only library code makes is not noted, for it reads no number that goes on.
+
+    An optimizer at work, whose steps are events, or a look at whose memory it is; pickle, copy.copy and torch.save, which take
+    all numbers along, are noted.
+    """
+    if user_files[frame.f_code.co_filename]:
+        return False
+    if name not in STORAGE:
+        return name in ABOUT_GRAD
+    asks: FrameType | None = frame.f_back if frame.f_code.co_name == "_typed_storage" else frame
+    return asks is None or asks.f_code.co_name not in PICKLING

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import torch
-from torch.nn.modules import module as torch_module
-from torch.utils import _pytree as pytree
-
-from wrt._backends.torch.standing import Undo, here, stands_in
 
 WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
@@ -21,7 +16,19 @@ class ModulePaths:
         self.inside: list[str] = []  # the modules that are being called, the outermost first
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
-    def of(self, module: torch.nn.Module, *, outermost: bool) -> str:
+    def enter(self, module: torch.nn.Module) -> str:
+        """A module is called."""
+        self.inside.append(self._path(module, outermost=not self.inside))
+        return self.inside[-1]
+
+    def leave(self, module: torch.nn.Module) -> str:
+        """A module has returned; one inside it that raised never did."""
+        path = self._path(module, outermost=len(self.inside) == 1)
+        while self.inside and self.inside.pop() != path:
+            pass
+        return path
+
+    def _path(self, module: torch.nn.Module, *, outermost: bool) -> str:
         known = self._paths.get(id(module))
         if known is not None and known[0]() is module:
             return known[1]
@@ -58,43 +65,3 @@ def without_wrappers(path: str) -> str:
             elif f".{wrapper}" in path:
                 path, changed = path.replace(f".{wrapper}", "."), True
     return path.rstrip(".")
-
-
-@stands_in
-def called() -> Undo:
-    """Tell a recording before and after every module call of its thread."""
-
-    def before(module: torch.nn.Module, args: Any) -> None:
-        recording = here()
-        if recording is not None:
-            if isinstance(module, torch.jit.ScriptModule):
-                recording.listener.looks_away()
-            paths: ModulePaths = recording.paths
-            paths.inside.append(paths.of(module, outermost=not paths.inside))
-            recording.listener.module = paths.inside[-1]
-
-    def after(module: torch.nn.Module, args: Any, output: Any) -> None:
-        recording = here()
-        if recording is not None and recording.paths.inside:
-            inside = recording.paths.inside
-            path = recording.paths.of(module, outermost=len(inside) == 1)
-            while inside and inside.pop() != path:  # a module that raised never came back
-                pass
-            if path:
-                recording.name_module(path, _tensors(args), _tensors(output))
-            recording.listener.module = inside[-1] if inside else ""
-
-    handles = [
-        torch_module.register_module_forward_pre_hook(before),
-        torch_module.register_module_forward_hook(after),
-    ]
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return undo
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

@@ -5,25 +5,23 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from wrt._backends.torch import compat, events, modules
-from wrt._backends.torch.buffers import Buffer, geometry, offsets_of
+from wrt._backends.torch import compat, refusals
 from wrt._backends.torch.evidence import TorchEvidence
-from wrt._backends.torch.lines import operations_of_nodes
-from wrt._backends.torch.listen import Listener
 from wrt._backends.torch.live import LiveRecord, Moment
-from wrt._backends.torch.plain_graph import plain_graph
-from wrt._backends.torch.refusals import cut_error, left_error
-from wrt._backends.torch.regions import region_words
-from wrt._backends.torch.tensors import Entry, edge_of
-from wrt._backends.torch.twinning import twin_of
-from wrt._backends.torch.unseen import brought_along, may_come_from_there, never_met, not_seen
+from wrt._backends.torch.recording.entries import Entry, edge_of
+from wrt._backends.torch.recording.graph import operations_of_nodes, plain_graph
+from wrt._backends.torch.recording.names import ModulePaths, without_wrappers
+from wrt._backends.torch.recording.patching import Events
+from wrt._backends.torch.recording.recorder import Recorder
+from wrt._backends.torch.recording.shadows import shadow_of
+from wrt._backends.torch.recording.writes import Buffer, describe_region, geometry, offsets_of, positions_of
 from wrt._backends.torch.views import AFTERWARDS, in_base
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.dataflow import flow, upstream
@@ -43,10 +41,10 @@ class TorchRecording(LiveRecord):
 
     def __init__(self, backend: Any) -> None:
         super().__init__(backend)
-        self.listener = Listener()
-        self.events = events.Events(self.listener)
+        self.recorder = Recorder()
+        self.events = Events(self.recorder)
         self.bound_names = Bindings()
-        self.paths = modules.ModulePaths()
+        self.paths = ModulePaths()
         self.inputs: list[Any] = []
         self.keywords: dict[str, Any] = {}
         self.output: Any = None
@@ -70,24 +68,37 @@ class TorchRecording(LiveRecord):
             self._parameters_named = True
             for root in self.paths.roots():
                 for path, tensor in root.named_parameters():
-                    entry = self.listener.stand_in(tensor)  # one that no operation took is met now: it is a part of the run
-                    self.bound_names.add(self._binding(modules.without_wrappers(path), entry, self.spot))
+                    entry = self.recorder.entry_outside(tensor)  # one that no operation took is met now: it is a part of the run
+                    self.bound_names.add(self._binding(without_wrappers(path), entry, self.spot))
         return self.bound_names
 
     def name(self, name: str, tensor: Tensor, frame: FrameType | None = None) -> None:
         """Bind a name that no variable has: a module path, a tap."""
-        self.bound_names.add(self._binding(name, self.listener.entry(tensor), spot(frame or sys._getframe(1))))
+        self.bound_names.add(self._binding(name, self.recorder.entry(tensor), spot(frame or sys._getframe(1))))
 
-    def name_module(self, path: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+    def enter_module(self, module: torch.nn.Module) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            self.recorder.look_away()
+        self.recorder.module = self.paths.enter(module)
+
+    def leave_module(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         """Names for what a module took and gave: `conv1`, `conv1.input`."""
-        with torch._C.DisableTorchFunction():
-            for k, tensor in enumerate(inputs):
-                self.name(f"{path}.input" if len(inputs) == 1 else f"{path}.input[{k}]", tensor)
-            for k, tensor in enumerate(outputs):
-                self.name(path if len(outputs) == 1 else f"{path}[{k}]", tensor)
+        if not self.paths.inside:
+            return
+        path = self.paths.leave(module)
+        if path:
+            with compat.without_function_modes():
+                self._name_all(f"{path}.input", args)
+                self._name_all(path, output)
+        self.recorder.module = self.paths.inside[-1] if self.paths.inside else ""
+
+    def _name_all(self, path: str, tree: Any) -> None:
+        tensors = list(filter(is_tensor, compat.tree_leaves(tree)))
+        for k, tensor in enumerate(tensors):
+            self.name(path if len(tensors) == 1 else f"{path}[{k}]", tensor)
 
     def _binding(self, name: str, entry: Entry, at: Spot | None) -> Binding:
-        return Binding(name, entry, *(at or (_NOWHERE, 0)), len(self.listener.operations))
+        return Binding(name, entry, *(at or (_NOWHERE, 0)), len(self.recorder.operations))
 
     def name_what_was_there(self, frame: FrameType | None) -> None:
         """Variables from before the run, which nobody bound while it lasted."""
@@ -96,8 +107,8 @@ class TorchRecording(LiveRecord):
         self.spot = (frame.f_code, frame.f_lasti)
         named = {id(entry) for entry in self.bound_names.objects()}
         for name, tensor in visible_tensors(frame, is_tensor).items():
-            entry = self.listener.entries.get(id(tensor))
-            if entry is not None and entry() is tensor and id(entry) not in named:
+            entry = self.recorder.known(tensor)
+            if entry is not None and id(entry) not in named:
                 self.bound_names.add(self._binding(name, entry, self.spot))
 
     def bound(self, binding: Binding) -> Value:
@@ -112,10 +123,9 @@ class TorchRecording(LiveRecord):
 
     def known(self, tensor: Tensor) -> Entry | None:
         """What the run noted of a tensor; the parameters of a module that was called belong to it, used or not."""
-        entry = self.listener.entries.get(id(tensor))
-        if entry is None and isinstance(tensor, Parameter) and self.names:
-            entry = self.listener.entries.get(id(tensor))
-        return entry if entry is not None and entry() is tensor else None
+        if isinstance(tensor, Parameter) and id(tensor) not in self.recorder.entries:
+            _ = self.names
+        return self.recorder.known(tensor)
 
     def own(self, value: Value) -> Value:
         """The same tensor in this run: one that several recordings met has a Value in each."""
@@ -123,8 +133,7 @@ class TorchRecording(LiveRecord):
         if entry is None or value.record is self:
             return value
         tensor = entry()
-        here = None if tensor is None else self.known(tensor)
-        return value if here is None else self.of_entry(here)
+        return value if tensor is None else self.find(tensor) or value
 
     def _entry(self, value: Value) -> Entry | None:
         found: Entry | None = getattr(value.key, "entry", None) if value.record is self else None
@@ -138,9 +147,9 @@ class TorchRecording(LiveRecord):
             edge = edge_of(tensor)
         elif tensor is not None and entry.requires_grad and entry.node is None and tensor.is_leaf:
             edge = compat.edge_of_leaf(tensor)  # frozen since the run
-        elif tensor is not None and entry.followed and not tensor.is_inference() and entry.shadow is None:
-            with torch._C.DisableTorchFunction(), torch.enable_grad():
-                twin_of(self.listener, tensor, entry)
+        elif tensor is not None and entry.differentiable and not tensor.is_inference() and entry.shadow is None:
+            with compat.without_function_modes(), torch.enable_grad():
+                shadow_of(self.recorder, tensor, entry)
             edge = entry.edge()
         elif entry.shadow is not None and buffer is not None and entry.stamp != buffer.writes:
             edge = torch.autograd.graph.get_gradient_edge(entry.shadow)
@@ -152,20 +161,14 @@ class TorchRecording(LiveRecord):
         return Value(self, moment, tuple(entry.shape), entry.dtype, self._name_of(entry))
 
     def _name_of(self, entry: Entry) -> str:
-        found = self.names.of(entry)
-        return found[-1].name if found else ""
+        return found[-1].name if (found := self.names.of(entry)) else ""
 
     def buffer_of(self, entry: Entry) -> Buffer | None:
         """The memory behind a tensor, if it was ever written in place."""
-        if entry.buffer is not None:
-            return entry.buffer if entry.buffer.writes else None
-        tensor = entry()
-        if tensor is None or tensor.layout != torch.strided or (tensor.requires_grad and tensor.is_leaf):
-            return None
-        base = tensor._base
-        root = None if base is None else self.listener.entries.get(id(base))
-        found = root.buffer if root is not None and root() is base else None
-        return found if found is not None and found.writes else None
+        tensor, buffer = entry(), entry.buffer
+        if buffer is None and tensor is not None and tensor.layout == torch.strided:
+            buffer = self.recorder.buffer_of_base(tensor)
+        return buffer if buffer is not None and buffer.writes else None
 
     def join(self, other: Any) -> Any:
         return self if isinstance(other, LiveRecord) else None  # all torch graphs are one graph
@@ -180,7 +183,7 @@ class TorchRecording(LiveRecord):
             side = super().side(value, elements)
             if entry is None:
                 return self._or_its_base(side, value, elements)
-            return side if entry.shadow is None else self._or_its_twin(side, value, entry)
+            return side if entry.shadow is None else self._or_its_shadow(side, value, entry)
         return self._by_owner(value, elements, entry, buffer)
 
     def _or_its_base(self, side: Side, value: Value, elements: Elements) -> Side:
@@ -192,8 +195,8 @@ class TorchRecording(LiveRecord):
         base = self.side(self.of_entry(known), found[1])
         return replace(side, otherwise=replace(base, notes=(*base.notes, AFTERWARDS)))
 
-    def _or_its_twin(self, side: Side, value: Value, entry: Entry) -> Side:
-        """A leaf that requires grad only since the run is, in the run, its twin."""
+    def _or_its_shadow(self, side: Side, value: Value, entry: Entry) -> Side:
+        """A leaf that requires grad only since the run is, in the run, its shadow."""
         tensor = entry()
         if side.otherwise is not None or tensor is None or not (tensor.requires_grad and tensor.is_leaf):
             return side
@@ -212,7 +215,7 @@ class TorchRecording(LiveRecord):
             number = version.number if tuple(version.geometry[0]) == shape else -1
             moment = RecordedMoment(version.edge, entry.device, entry, -1, None, None, number)
             then = Value(self, moment, shape, value.dtype, value.name)
-            picked = Elements.at(shape, buffer.positions(offsets[here]))
+            picked = Elements.at(shape, _positions(buffer, offsets[here]))
             parts.append(Part(then, picked, here))
         if len(parts) == 1:
             only = parts[0]
@@ -221,7 +224,7 @@ class TorchRecording(LiveRecord):
         return Side(elements.shape, tuple(parts), notes=self._write_notes(value, buffer, offsets))
 
     def _write_notes(self, value: Value, buffer: Buffer, offsets: Any) -> tuple[str, ...]:
-        often = buffer.times_written()[offsets]
+        often = buffer.write_counts()[offsets]
         if not np.any(often > 1):
             return ()
         count = int(np.sum(often > 1))
@@ -248,11 +251,25 @@ class TorchRecording(LiveRecord):
     def _hidden(self, y: Value) -> bool:
         """Whether a part of what led to y was not seen."""
         graph = self.graph
-        return graph is None or may_come_from_there(self.listener, graph, upstream(graph, y.key.entry.number))
+        return graph is None or self.recorder.may_come_unrecorded(graph, upstream(graph, y.key.entry.number))
 
     def _never_met(self, y: Value, x: Value) -> NoPath:
-        words = not_seen if self._hidden(y) else never_met
+        words = refusals.unrecorded_code if self._hidden(y) else refusals.never_met
         return words(y.name or "y", x.name or called(x.key.tensor(), "x"))
+
+    def _made_elsewhere(self, y: Value, x: Value) -> NoPath | None:
+        """The refusal where y uses what another recording made of x; None where none that is still there did."""
+        tensor, graph, backend = x.key.entry(), self.graph, cast(Any, self.backend)
+        for number in () if tensor is None or graph is None else sorted(upstream(graph, y.key.entry.number)):
+            given = self.recorder.values[number]
+            made = given() if isinstance(given, Entry) and given.operation is None else None
+            there = None if made is None or made.requires_grad else backend.recorded(made)
+            if there is None or there.record is self or there.key.entry.operation is None:
+                continue
+            source = there.record.known(tensor)
+            if source is not None and not flow(there.record.graph, there.key.entry.number, source.number).independent:
+                return refusals.made_elsewhere(y.name or "y", x.name or "x", there.name or "a tensor")
+        return None
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
         ours = self._entry(y), self._entry(x)
@@ -262,11 +279,11 @@ class TorchRecording(LiveRecord):
         followed = flow(self.graph, ours[0].number, ours[1].number)
         names = (y.name or "y", x.name or "x")
         if followed.independent:
-            return not_seen(*names) if self._hidden(y) else brought_along(self, y, x) or True
+            return refusals.unrecorded_code(*names) if self._hidden(y) else self._made_elsewhere(y, x) or True
         if followed.cuts:
-            return cut_error(followed.cuts[0], *names)
+            return refusals.cut_error(followed.cuts[0], *names)
         if followed.left and not followed.reaches:
-            return left_error(followed.left[0], *names)
+            return refusals.left_error(followed.left[0], *names)
         return super().unreached(y, x)
 
     # ---------------------------------------------------------------- writes
@@ -281,7 +298,7 @@ class TorchRecording(LiveRecord):
         for k in range(1, len(buffer.versions)):
             touched = np.intersect1d(mine, buffer.region(k))
             version = buffer.versions[k]
-            region = region_words(touched, mine, tuple(entry.shape))
+            region = describe_region(touched, mine, tuple(entry.shape))
             where = place(*version.spot) if version.spot else None
             told.append(Write(entry.number, k, len(touched), region, where))
         return told
@@ -302,7 +319,7 @@ class TorchRecording(LiveRecord):
         shape = tuple(buffer.base_geometry[0])
         moment = RecordedMoment(buffer.versions[k].edge, entry.device, entry, -1, None, None)
         then = Value(self, moment, shape, value.dtype, f"{value.name or 'tensor'}.at({k})")
-        positions = buffer.positions(offsets_of(_geometry(entry)))
+        positions = _positions(buffer, offsets_of(_geometry(entry)))
         return then, Elements.at(shape, positions.reshape(value.shape))
 
     # ---------------------------------------------------------------- places and plain data
@@ -313,13 +330,13 @@ class TorchRecording(LiveRecord):
             return None
         operation = entry.operation
         if operation is not None:
-            spot = self.listener.operation(operation).spot
+            spot = self.recorder.operation(operation).spot
             return place(*spot) if spot else None
         return self.bound_at(entry.number)
 
     def bound_at(self, number: int) -> Where | None:
         """The line that first gave a tensor of the graph a name."""
-        found = self.names.of(self.listener.values[number])
+        found = self.names.of(self.recorder.values[number])
         return found[0].where if found else None
 
     def line_of(self, node: Any) -> Where | None:
@@ -327,15 +344,15 @@ class TorchRecording(LiveRecord):
         if isinstance(node, Tensor):
             found = self.find(node)
             return None if found is None else self.where(found)
-        if self._lines is None or self._lines[0] != len(self.listener.operations):
-            self._lines = (len(self.listener.operations), operations_of_nodes(self.listener))
+        if self._lines is None or self._lines[0] != len(self.recorder.operations):
+            self._lines = (len(self.recorder.operations), operations_of_nodes(self.recorder))
         operation = self._lines[1].get(node)
-        spot = None if operation is None else self.listener.operation(operation).spot
+        spot = None if operation is None else self.recorder.operation(operation).spot
         return place(*spot) if spot else None
 
     @property
     def graph(self) -> Graph | None:
-        if self._graph is None or len(self._graph.nodes) != len(self.listener.operations):
+        if self._graph is None or len(self._graph.nodes) != len(self.recorder.operations):
             self._graph = plain_graph(self)
         return self._graph
 
@@ -376,6 +393,13 @@ class RecordedMoment(Moment):
         super().__init__(edge, device, tensor, version, view)
         self.entry = entry
         self.number = number
+
+
+def _positions(buffer: Buffer, offsets: Any) -> Any:
+    """Places in its memory as flat positions of the tensor that stands for all of it."""
+    found = positions_of(buffer.base_geometry, offsets)
+    assert found is not None
+    return found
 
 
 def _geometry(entry: Entry) -> Any:

@@ -64,10 +64,14 @@ class OneHot:
 
 
 def written_out(seed: Any) -> Any:
-    """One seed of a batch, inside a program: an array, or a single position of a OneHot."""
+    """One seed of a batch, inside a program: an array, or a single position of a OneHot.
+
+    Behind a barrier: a compiler that knows of the zeros leaves out 0 x inf here and not there.
+    """
     if not isinstance(seed, OneHot):
         return seed
-    return (jnp.arange(math.prod(seed.inner)) == seed.positions).astype(seed.dtype).reshape(seed.inner)
+    ones = (jnp.arange(math.prod(seed.inner)) == seed.positions).astype(seed.dtype)
+    return jax.lax.optimization_barrier(ones.reshape(seed.inner))
 
 
 def native(array: Any) -> Any:

@@ -47,12 +47,11 @@ def test_another_point_takes_the_same_way(x):
         assert J.explain().strategy == "cut"
 
 
-def test_a_product_that_is_off_is_found_and_the_rows_answer(x, monkeypatch):
+def test_a_product_that_is_off_is_found_and_put_right(x, monkeypatch):
     monkeypatch.setattr(JaxArrays, "matmul", lambda self, a, b: jnp.matmul(a, b).at[7, 1].add(1e-4))
     monkeypatch.setattr(JaxArrays, "contract", lambda self, how, a, b: jnp.einsum(how, a, b).at[7, 1].add(1e-4))
     _, J = asked(narrow, x)
     np.testing.assert_allclose(J.value, narrow_jacobian(x), rtol=1e-10, atol=1e-13)
-    assert J.explain().strategy == "direct"
     assert J.certificate
 
 

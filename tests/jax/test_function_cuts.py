@@ -12,7 +12,6 @@ from tests.jax._narrow import INTO, LAYERS, NARROW, OUT_OF, WIDE, narrow, narrow
 from tests.jax._points import asked, points
 from tests.jax._wrong_batch import doubled
 from wrt._backends.jax.arrays import JaxArrays
-from wrt.errors import EngineRefused
 
 
 def in_other_shapes(x):
@@ -79,7 +78,7 @@ def test_it_is_the_closed_form():
     np.testing.assert_allclose(jac(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(jax.jit(jac)(one), narrow_jacobian(one), rtol=1e-10, atol=1e-13)
     assert str(jac) == (
-        "Function  shape (300, 300)   8 passes (cut), because everything from x to y passes 4 numbers; 8 passes instead of 300"
+        "Function  shape (300, 300)   8 passes, because everything from x to y passes 4 numbers; 8 passes instead of 300"
     )
 
 
@@ -125,11 +124,11 @@ def test_a_wrong_batching_rule_is_found():
     here, one, _ = points((WIDE,))
     jac = asked(lambda x: LAYERS[3] @ (LAYERS[2] @ doubled(LAYERS[1] @ (LAYERS[0] @ x))), here).function()
     assert jac.passes == 2 * NARROW
-    with pytest.raises(EngineRefused, match="do not agree with a probe"):
-        jac(one)
+    np.testing.assert_allclose(jac(one), 2 * LAYERS[3] @ LAYERS[2] @ LAYERS[1] @ LAYERS[0], rtol=1e-9, atol=1e-12)
+    assert jac.certificate
 
 
-def test_what_cannot_be_pushed_above_the_cut_is_pulled_all_the_way():
+def test_what_has_only_a_backward_rule_above_the_cut_is_pushed_by_its_transpose():
     @jax.custom_vjp
     def only_backwards(x):
         return jnp.sin(x)
@@ -138,7 +137,7 @@ def test_what_cannot_be_pushed_above_the_cut_is_pulled_all_the_way():
     f = lambda x: only_backwards(narrow(x))
     here, one, _ = points((WIDE,))
     jac = asked(f, here).function()
-    assert (jac.passes, jac.because) == (WIDE, "300 rows asked for, 300 columns")
+    assert jac.passes == 2 * NARROW
     np.testing.assert_allclose(jac(one), np.cos(narrow(one))[:, None] * narrow_jacobian(one), rtol=1e-9, atol=1e-12)
 
 

@@ -95,6 +95,8 @@ class JaxEngine:
                 return Swept(self._placed(self.programs.columns_many(self.leaves, seeds)), COLUMNS)
             except Exception as error:
                 refused = (f"{VMAP}: {first_line(error)}",)
+        if self.can_pull and compat.transforming():  # part of a program: a loop in it, not a copy for every row
+            return Swept(self._placed(self.programs.pull_in_turn(self.linearized, seeds)), ONE_BY_ONE, count, refused)
         rows = [self.plain(seed) for seed in _one_by_one(seeds)]
         columns = [None if column[0] is None else self._concat(column) for column in zip(*rows, strict=True)]
         return Swept(columns, ONE_BY_ONE if self.can_pull else COLUMNS, count, refused)
@@ -218,6 +220,11 @@ class Programs:
     def pull_many(self) -> Any:
         """(pull, seeds) -> for each x (k, *x.shape)."""
         return jax.jit(lambda pull, seeds: jax.vmap(lambda seed: adjoint(pull, written_out(seed)))(seeds))
+
+    @cached_property
+    def pull_in_turn(self) -> Any:
+        """The same, one after another, without batching."""
+        return jax.jit(lambda pull, seeds: jax.lax.map(lambda seed: adjoint(pull, written_out(seed)), seeds))
 
     @cached_property
     def push_one(self) -> Any:

@@ -32,12 +32,22 @@ class Differential:
 
     def __truediv__(self, x: Any) -> Any:
         if type(x) is Differential:
-            return derivative(self, x)
+            of, by = self.value, x.value
+            record = of.record if of.record is by.record else _common_record(of, by)
+            side = record.side(by, x.elements)
+            record.ready(of, side)  # raises at once where there is no history at all
+            return Derivative(of, self.elements, (side,))
         if isinstance(x, Tree):
-            return x.answers(lambda leaf: derivative(self, leaf, check=False))
+            return x.answers(self._unchecked)
         raise NotATensor(
             f"d(y) / {type(x).__name__}", "a derivative is taken with respect to d(x), not to x", "write d(y) / d(x)"
         )
+
+    def _unchecked(self, x: Differential) -> Derivative:
+        """Leaves of a tree may have no history: each of them says so when it is asked."""
+        of, by = self.value, x.value
+        record = of.record if of.record is by.record else _common_record(of, by)
+        return Derivative(of, self.elements, (record.side(by, x.elements),))
 
     def __rtruediv__(self, y: Any) -> Any:
         """A tree of derivatives goes on leaf by leaf: `d(loss) / d(model) / d(x)`."""
@@ -91,17 +101,6 @@ _TENSORS: dict[type, Backend] = {}  # types that were met already: no backend ha
 
 def _is_side(leaf: Any) -> bool:
     return isinstance(leaf, Differential) or hasattr(leaf, "__wrt_differential__")
-
-
-def derivative(y: Differential, x: Differential, *, check: bool = True) -> Derivative:
-    """`y / x` as a lazy Derivative; `check` raises at once where there is no history at all."""
-    of, by = y.value, x.value
-    record = of.record if of.record is by.record else _common_record(of, by)
-    side = record.side(by, x.elements)
-    known = record.has_history(of) and record.has_history(by) and side.parts[0].value is by
-    if check and not known and not record.same(of, by):
-        record.ready(of, side)
-    return Derivative(of, y.elements, (side,))
 
 
 def _common_record(y: Value, x: Value) -> Any:

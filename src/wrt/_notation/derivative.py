@@ -21,12 +21,12 @@ from wrt._notation.tree import Tree
 from wrt._run import answer as answers
 from wrt._run import compact, higher_order, products
 from wrt._run.answer import Answer
-from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
+from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape, WrtError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from wrt._core.finding import Finding, Findings
+    from wrt._core.finding import Findings
     from wrt._operators.check import Checked
     from wrt._run.function import Function
 
@@ -78,7 +78,8 @@ class Derivative(LinearMap):
         """y's shape, then x's; nothing is computed."""
         if self._entries is not None:
             return self._entries.shape
-        return self._columns + self.rows.shape if self._transposed else self.rows.shape + self._columns
+        columns = self._sides[0].shape if len(self._sides) == 1 else self._columns
+        return columns + self.rows.shape if self._transposed else self.rows.shape + columns
 
     @property
     def ndim(self) -> int:
@@ -167,7 +168,7 @@ class Derivative(LinearMap):
             try:
                 self._answer = self._asked()
             except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
-                error.finding = self._finding() or error.finding
+                self._explain_error(error)
                 raise
         return self._answer
 
@@ -179,18 +180,28 @@ class Derivative(LinearMap):
         together = None if self._shared is None else self._shared[0].take(self._shared[1])
         return together or answers.answer(self.ask)
 
-    def _finding(self) -> Finding | None:
-        """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
+    def _explain_error(self, error: WrtError) -> None:
+        """Let the error carry what `why` says first, where the run was recorded; that must never hide the error itself."""
         try:
             found = self.why()
         except Exception:
-            return None
-        return found[0] if found else None
+            return
+        if found:
+            error.finding = found[0]
 
     @property
     def value(self) -> Any:
         """The answer as a tensor of the framework, on x's device and in its dtype."""
-        with self._y.record.outside():
+        y = self._y
+        with y.record.outside():
+            if self._answer is None and len(self._sides) == 1 and self._entries is None and self._shared is None:
+                try:
+                    self._answer = answers.answer(Ask(y, self.rows, self._sides[0]))
+                except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
+                    self._explain_error(error)
+                    raise
+                if not self._transposed:
+                    return y.record.backend.arrays.reshape(self._answer.array, self.shape)
             return self._shaped(self._answered())
 
     def _shaped(self, answer: Answer) -> Any:

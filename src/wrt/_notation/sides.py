@@ -12,7 +12,6 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, split
 from wrt._core.value import Part, Side
 from wrt._run.answer import Answer, answer
-from wrt._run.forms import Dense
 
 
 def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
@@ -26,7 +25,7 @@ def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
     arrays = ask.y.record.backend.arrays
     spots = at_row.reshape(-1) * max(1, len(used_columns)) + at_column.reshape(-1)
     found = arrays.take(arrays.reshape(block.array, (-1,)), spots, 0)
-    return Answer(Dense(ask, found), block.connected, block.report)
+    return Answer(found, block.connected, block.report)
 
 
 def narrowed(side: Side, index: Any) -> Side:

@@ -137,8 +137,7 @@ class Trace:
     def _handles(self, one: Recording, tree: Any) -> Any:
         """A container of the run with a handle in the place of every tensor."""
         if type(tree) is not Value:
-            mapped = getattr(one, "mapped", _map)  # a framework with containers of its own knows how to look into them
-            return mapped(tree, partial(Handle, one))
+            return one.map_tree(tree, partial(Handle, one))
         known = self._known.get(tree)
         if known is None:
             known = self._known[tree] = Handle(one, tree)

@@ -104,6 +104,7 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
         plan = Lines(way, shared.passes, _because(samples, way), "structured", shared=shared)
         found = attempt(proof, plan, compact=True)
         if isinstance(found, Answer):
+            assert found.form is not None
             return found.form.csr()
         if found == "no path":
             return None

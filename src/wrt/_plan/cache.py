@@ -6,7 +6,8 @@ A plan is remembered, never trust: whatever it gives is proven again. The only m
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from wrt._core.ask import Ask
@@ -54,3 +55,17 @@ def forget() -> None:
     """Drop all plans: the next question is planned from the start."""
     with _LOCK:
         _PLANS.clear()
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """Inside, no plan of an earlier question is known: what is computed depends on nothing that was asked before."""
+    with _LOCK:
+        kept = dict(_PLANS)
+        _PLANS.clear()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _PLANS.clear()
+            _PLANS.update(kept)

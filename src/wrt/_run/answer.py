@@ -22,7 +22,7 @@ from wrt._run import nonfinite
 from wrt._run.forms import Dense, Form
 from wrt._run.holomorphic import refuse_if_not_holomorphic
 from wrt._run.memory import refuse_too_large, system_refusals
-from wrt._run.options import DEFAULT, current
+from wrt._run.options import CURRENT, DEFAULT, current
 from wrt._run.prove import ENGINE, SWITCHED_OFF, Proof
 from wrt._run.run import PlanFailed, run
 from wrt._run.sweep import Sweeper
@@ -34,19 +34,16 @@ KEPT_ANSWERS = 64
 
 
 class Answer:
-    """All of a question as a dense array or in a compact form, whether anything connects y and x, and what ran."""
+    """All of a question as an (m, n) array or in a compact form, whether anything connects y and x, and what ran."""
 
-    __slots__ = ("connected", "form", "report")
+    __slots__ = ("array", "connected", "form", "report")
 
-    def __init__(self, form: Form, connected: bool, report: Report) -> None:
+    def __init__(self, array: Array, connected: bool, report: Report, form: Form | None = None) -> None:
+        self.array = array
+        """(m, n); None where only a compact form was asked for."""
         self.form = form
         self.connected = connected
         self.report = report
-
-    @property
-    def array(self) -> Array:
-        """(m, n)"""
-        return self.form.dense()
 
 
 def answer(ask: Ask, *, compact: bool = False) -> Answer:
@@ -56,43 +53,42 @@ def answer(ask: Ask, *, compact: bool = False) -> Answer:
 
 def reached(ask: Ask, *, compact: bool = False) -> Answer | None:
     """The block that was asked for; None where nothing leads from x to y."""
-    record = ask.y.record
-    kept = record.answers if current() is DEFAULT else None
-    if kept is None:
-        return _reached(ask, compact=compact)
-    key = _question(ask, compact)
-    if key not in kept:
-        found = _reached(ask, compact=compact)
-        if found is None:
-            return None
-        if len(kept) >= KEPT_ANSWERS:
-            kept.pop(next(iter(kept)))
-        kept[key] = found
-    known: Answer = kept[key]
-    return known
-
-
-def _reached(ask: Ask, *, compact: bool) -> Answer | None:
-    record = ask.y.record
+    record, part = ask.y.record, ask.x.parts[0]
     if ask.m == 0 or ask.n == 0:
-        zeros = record.backend.arrays.zeros((ask.m, ask.n), ask.x.values[0])
-        return exact(ask, zeros, "the question is empty", connected=True)
-    if is_identity(ask):
-        return exact(ask, _identity(ask), IDENTITY, connected=True)
+        zeros = record.backend.arrays.zeros((ask.m, ask.n), part.value)
+        return exact(zeros, "the question is empty", connected=True)
+    if len(ask.x.parts) == 1 and part.into is None and not part.component and record.same(ask.y, part.value):
+        return exact(_identity(ask), IDENTITY, connected=True)
     record.ready(ask.y, ask.x)
-    if ask.m > 1:
-        refuse_too_large(ask)
-        with system_refusals(ask):
-            return _first_meaning(ask, compact=compact)
+    if record.answers is not None and CURRENT.get() is DEFAULT:
+        return _kept(ask, record.answers, compact=compact)
+    if ask.m == 1 and ask.x.otherwise is None:
+        return one_row(ask)
     return _first_meaning(ask, compact=compact)
+
+
+def _kept(ask: Ask, kept: dict[Hashable, Answer], *, compact: bool) -> Answer | None:
+    """A run that cannot change keeps its answers."""
+    key = _question(ask, compact)
+    found = kept.get(key)
+    if found is None:
+        found = _first_meaning(ask, compact=compact)
+        if found is not None:
+            if len(kept) >= KEPT_ANSWERS:
+                kept.pop(next(iter(kept)))
+            kept[key] = found
+    return found
 
 
 def _first_meaning(ask: Ask, *, compact: bool) -> Answer | None:
     """Answer for x itself, or for what a view of it stands for."""
-    for some in meant(ask):
-        found = solve(some, compact=compact)
-        if found is not None:
-            return found
+    if ask.m > 1:
+        refuse_too_large(ask)
+    with system_refusals(ask):
+        for some in meant(ask):
+            found = one_row(some) if some.m == 1 else solve(some, compact=compact)
+            if found is not None:
+                return found
     return None
 
 
@@ -114,11 +110,23 @@ def meanings(side: Side | None) -> Iterator[Side]:
 # ---------------------------------------------------------------- the loop
 
 
+def one_row(ask: Ask) -> Answer | None:
+    """One plain pass of the engine, which is its own evidence; None where no path leads to x."""
+    engine = ask.y.record.engine(ask.y, (ask.x.parts[0].value,) if len(ask.x.parts) == 1 else ask.x.values)
+    sweeper = Sweeper(ask, engine, Report("direct", "one row is one pass", notes=list(ask.x.notes), certificate=ENGINE))
+    row = sweeper.only_row()
+    if row is None:
+        return None
+    if not sweeper.arrays.all_finite(row):
+        row = nonfinite.repair(sweeper, row, "pull")
+    if ask.complex_x:
+        refuse_if_not_holomorphic(sweeper)
+    return Answer(row, True, sweeper.report)
+
+
 def solve(ask: Ask, *, compact: bool = False) -> Answer | None:
     """Plans in turn, until one is proven; None where no path leads to x."""
     sweeper = Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), Report(notes=list(ask.x.notes)))
-    if ask.m == 1:
-        return _one_row(sweeper)
     proof = Proof(sweeper)
     for plan in plans(ask, sweeper.engine, look_by(sweeper), sweeper.report, current().way):
         found = attempt(proof, plan, compact=compact)
@@ -176,7 +184,7 @@ def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
         form = Dense(sweeper.ask, nonfinite.repair(sweeper, form.dense(), plan.way))
     report.strategy, report.because, report.certificate = plan.strategy, plan.because, certificate
     refuse_if_not_holomorphic(sweeper)
-    return Answer(form, True, report)
+    return Answer(None if compact else form.dense(), True, report, form)
 
 
 def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | None:
@@ -190,19 +198,6 @@ def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | 
     if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
         return form, verdict.certificate
     return proof.settle(form, verdict)
-
-
-def _one_row(sweeper: Sweeper) -> Answer | None:
-    """One plain pass, which is its own evidence."""
-    row = sweeper.row(0)
-    if row is None:
-        return None
-    report = sweeper.report
-    report.strategy, report.because, report.certificate = "direct", "one row is one pass", ENGINE
-    if not sweeper.arrays.all_finite(row):
-        row = nonfinite.repair(sweeper, row, "pull")
-    refuse_if_not_holomorphic(sweeper)
-    return Answer(Dense(sweeper.ask, row), True, report)
 
 
 def _decline(report: Report, words: str) -> str:
@@ -246,12 +241,12 @@ def independent(ask: Ask, columns: int) -> Answer:
     """Exact zeros, or why they would be wrong."""
     raise_unless_independent(ask)
     zeros = ask.y.record.backend.arrays.zeros((ask.m, columns), ask.x.values[0])
-    return exact(ask, zeros, INDEPENDENT, connected=False)
+    return exact(zeros, INDEPENDENT, connected=False)
 
 
-def exact(ask: Ask, array: Array, words: str, *, connected: bool) -> Answer:
+def exact(array: Array, words: str, *, connected: bool) -> Answer:
     """An answer that needs no engine."""
-    return Answer(Dense(ask, array), connected, Report("none needed", words, certificate=Certificate("exact", words=words)))
+    return Answer(array, connected, Report("none needed", words, certificate=Certificate("exact", words=words)))
 
 
 def raise_unless_independent(ask: Ask) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.protocol import Array
+from wrt._core.plan import Way
+from wrt._core.protocol import Array, Engine
 from wrt._core.report import Report
 from wrt._plan.direct import direct
-from wrt._plan.plans import better, remember, worth_planning
+from wrt._plan.plans import better, patched, remember, worth_planning
 from wrt._run import identity
 from wrt._run.answer import Answer, answer, attempt, is_identity, look_by, meant, raise_unless_independent
-from wrt._run.forms import Form
+from wrt._run.forms import Dense, Form
 from wrt._run.memory import Growing, is_small, lines_per_call
 from wrt._run.prove import Proof
 from wrt._run.run import with_rows
@@ -39,7 +40,7 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
         return None
     whole = answer(ask)
     report.take(whole.report)
-    return whole.form
+    return Dense(ask, whole.array)
 
 
 def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
@@ -71,7 +72,7 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
         engine = some.y.record.engine(some.y, some.x.values)
         for start in range(0, ask.m, size):
             rows = np.arange(start, min(start + size, ask.m))
-            found = _block(with_rows(some, rows), engine, report)
+            found = sweep_block(with_rows(some, rows), engine, report, "pull")
             if found is None:
                 break
             yield rows, found
@@ -83,10 +84,11 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
         yield rows, ask.y.record.backend.arrays.zeros((len(rows), ask.n), ask.x.values[0])
 
 
-def _block(ask: Ask, engine: object, report: Report) -> Array | None:
-    """One block by rows; None where no path leads to x."""
-    proof = Proof(Sweeper(ask, engine, report))  # type: ignore[arg-type]
-    for plan in direct(ask, proof.sweeper.engine, "pull"):
+def sweep_block(ask: Ask, engine: Engine, report: Report, way: Way | None = None) -> Array | None:
+    """One block by its own rows or columns, proven by itself; None where no path leads to x."""
+    proof = Proof(Sweeper(ask, engine, report))
+    patch = patched(ask, engine) if way is None else None
+    for plan in [*([] if patch is None else [patch]), *direct(ask, engine, way)]:
         found = attempt(proof, plan)
         if isinstance(found, Answer):
             return found.array

@@ -12,7 +12,6 @@ from wrt._core.report import Report, Step
 from wrt._core.value import Side, Value
 from wrt._run import answer as answers
 from wrt._run.answer import Answer
-from wrt._run.forms import Dense
 from wrt._run.memory import refuse_too_large
 
 PIECE = 2**20  # numbers that are looked at together
@@ -53,10 +52,10 @@ def reached(y: Value, rows: Elements, sides: tuple[Side, ...]) -> Answer | None:
     columns = math.prod(side.size for side in rest)
     if ask.m == 0 or ask.n == 0 or columns == 0:
         zeros = arrays.zeros((ask.m, ask.n * columns), first.values[0])
-        return answers.exact(ask, zeros, "the question is empty", connected=False)
+        return answers.exact(zeros, "the question is empty", connected=False)
     if answers.is_identity(ask):
         zeros = arrays.zeros((ask.m, ask.n * columns), first.values[0])
-        return answers.exact(ask, zeros, "the identity is constant", connected=False)
+        return answers.exact(zeros, "the identity is constant", connected=False)
     y.record.ready(y, first)
     refuse_too_large(Ask(y, rows, Side((ask.n * columns,), first.parts)))
     gradients, used, step = _gradients(ask, rest)
@@ -94,7 +93,7 @@ def _differentiate(
             block = arrays.reshape(block, (ask.m, part.elements.size, columns))
             whole = block if whole is None else arrays.place(whole, (slice(None), into), block)
     whole = _zeros(ask, rest, columns) if whole is None else whole
-    return Answer(Dense(ask, arrays.reshape(whole, (ask.m, ask.n * columns))), True, report)
+    return Answer(arrays.reshape(whole, (ask.m, ask.n * columns)), True, report)
 
 
 def _zeros(ask: Ask, rest: tuple[Side, ...], columns: int) -> Array:

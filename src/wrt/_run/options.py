@@ -16,14 +16,12 @@ from wrt.errors import WrongQuery
 class Options:
     """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free).
 
-    `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides). `replay`: record passes that
-    are asked for again and again on a GPU.
+    `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides).
     """
 
     certify: bool = True
     memory: int | None = None
     way: Way | None = None
-    replay: bool = True
 
     def __post_init__(self) -> None:
         if self.way not in (None, "pull", "push"):
@@ -35,11 +33,11 @@ class Options:
 
 
 DEFAULT = Options()
-_CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=DEFAULT)
+CURRENT: ContextVar[Options] = ContextVar("wrt_options", default=DEFAULT)
 
 
 def current() -> Options:
-    return _CURRENT.get()
+    return CURRENT.get()
 
 
 @contextmanager
@@ -50,8 +48,8 @@ def options(**changes: Any) -> Iterator[Options]:
     ...     chosen.certify
     False
     """
-    token = _CURRENT.set(replace(_CURRENT.get(), **changes))
+    token = CURRENT.set(replace(CURRENT.get(), **changes))
     try:
-        yield _CURRENT.get()
+        yield CURRENT.get()
     finally:
-        _CURRENT.reset(token)
+        CURRENT.reset(token)

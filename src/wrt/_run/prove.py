@@ -25,7 +25,12 @@ from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
 from wrt._run.thresholds import (
-    DOUBTFUL_COLUMNS, FLOOR_ROUNDINGS, HALF_PRECISION, OWN_ROUNDINGS, OWN_ROUNDINGS_HALF, SETTLING_ROWS,
+    DOUBTFUL_COLUMNS,
+    FLOOR_ROUNDINGS,
+    HALF_PRECISION,
+    OWN_ROUNDINGS,
+    OWN_ROUNDINGS_HALF,
+    SETTLING_ROWS,
 )  # fmt: skip
 
 SEED = 20_011

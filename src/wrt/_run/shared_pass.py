@@ -13,7 +13,6 @@ from wrt._core.protocol import Array, Engine
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side
 from wrt._run.answer import Answer
-from wrt._run.forms import Dense
 from wrt._run.memory import answer_bytes, free, lines_per_call
 from wrt._run.options import current
 from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, weights_of, wide
@@ -44,7 +43,7 @@ def answers(asks: Sequence[Ask]) -> tuple[dict[int, Answer], set[int]]:
         if block is not None and held is not None and ask.y.record.backend.arrays.all_finite(block):
             report = Report("direct", f"{len(some)} leaves of a tree share every pass", certificate=held)
             report.steps, report.fallbacks = leaves.report.steps, leaves.report.fallbacks
-            found[k] = Answer(Dense(ask, block), True, report)
+            found[k] = Answer(block, True, report)
     return found, {k for k, block in zip(joint, blocks, strict=True) if block is None}
 
 

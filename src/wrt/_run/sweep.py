@@ -42,14 +42,18 @@ class Sweeper:
         self.report.steps.append(Step(what, "pull", "one by one", passes, passes))
         return found
 
+    def only_row(self) -> Array | None:
+        """(1, n): the row of a question about one, by one plain pass."""
+        if self.ask.complex_y:
+            return self.plain(None, "rows")
+        self.report.steps.append(Step("rows", "pull", "one by one", 1, 1))
+        return self.columns(self.engine.plain(self.arrays.one_hot(self.ask.y, self.ask.rows.positions)), 1)
+
     def row(self, row: int, what: str = "rows") -> Array | None:
         """One row of the question, (1, n), by one plain pass."""
-        return self.plain(None, what) if self.ask.m == 1 else self.plain(self._unit(row), what)
-
-    def _unit(self, row: int) -> Array:
         weights = np.zeros((1, self.ask.m))
         weights[0, row] = 1
-        return self.arrays.from_numpy(weights, self.ask.y)
+        return self.plain(self.arrays.from_numpy(weights, self.ask.y), what)
 
     def pull(self, seeds: Array, what: str, *, batched: bool = True) -> Array | None:
         """(k, *y.shape) -> (k, n) in one call, or in as many plain ones; None where no path leads to x.
@@ -97,8 +101,14 @@ class Sweeper:
     def columns(self, pulled: list[Array | None], count: int) -> Array | None:
         """The columns that were asked for, (k, n), from what was pulled to whole Values."""
         arrays, parts = self.arrays, self.ask.x.parts
-        if len(parts) == 1 and parts[0].into is None:
-            return self._columns_of(0, pulled[0], count)
+        part = parts[0]
+        if len(parts) == 1 and part.into is None and not part.component:
+            gradient, elements = pulled[0], part.elements
+            if gradient is None:
+                return None
+            flat = arrays.reshape(gradient, (count, -1))
+            whole = elements.shape is elements.of or (elements.shape != () and elements.everything)
+            return flat if whole else arrays.take(flat, elements.positions, 1)
         if all(gradient is None for gradient in pulled):
             return None
         result = arrays.zeros((count, self.ask.n), self.ask.x.values[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,18 +22,6 @@ SUMMED_AT_ONCE = 2**16
 """Numbers of an answer up to which NumPy sums them in double precision before torch has begun."""
 SUMMED_ROWS = 64
 """Single-precision rows that are summed before the sums are added in double precision: three roundings at most."""
-
-
-def unit(value: Value, position: int) -> Tensor:
-    """A one among zeros, in the shape of a Value: the seed of one row."""
-    device = value.key.device
-    if value.dtype in NUMPY and device.type == "cpu":
-        seed = np.zeros(value.shape, NUMPY[value.dtype])
-        seed.reshape(-1)[position] = 1
-        return torch.from_numpy(seed)
-    seeds = torch.zeros(value.size, dtype=value.dtype, device=device)
-    seeds.narrow(0, position, 1).fill_(1)
-    return seeds.view(value.shape)
 
 
 CACHED = ((1, "reserved_bytes"), (-1, "allocated_bytes"))
@@ -78,9 +66,11 @@ class TorchArrays:
         return torch.zeros(shape, dtype=like.dtype, device=like.key.device)
 
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
-        count = len(positions)
-        if count == 1:
-            return unit(value, int(positions[0])).unsqueeze(0)
+        count, device = len(positions), value.key.device
+        if count == 1 and value.dtype in NUMPY and device.type == "cpu":
+            seed = np.zeros((1, *value.shape), NUMPY[value.dtype])
+            seed.reshape(-1)[positions[0]] = 1
+            return torch.from_numpy(seed)
         seeds = torch.zeros(count, value.size, dtype=value.dtype, device=value.key.device)
         if int(positions[-1]) - int(positions[0]) == count - 1 and bool(np.all(np.diff(positions) == 1)):
             seeds.diagonal(int(positions[0])).fill_(1)  # consecutive positions: no index has to travel to the device

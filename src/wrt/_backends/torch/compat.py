@@ -16,13 +16,12 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import CO_OPTIMIZED
 from operator import methodcaller
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType, NoneType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from torch.utils import _pytree
 
 from wrt._backends.torch import thresholds
 from wrt._backends.torch.nodes import Node
+from wrt._backends.torch.sharded import whole
 from wrt._core.where import user_files
 
 
@@ -175,11 +175,6 @@ BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `app
 _run_backward: Any = getattr(torch.autograd.Variable._execution_engine, "run_backward", None)
 
 
-def is_calm() -> bool:
-    """Whether nothing of the user's can be disturbed by a plain pass: then there is nothing to put back."""
-    return not (has_modes() or retained())
-
-
 def has_modes() -> bool:
     """Whether operations run under a mode of the user's: a function mode, autocast, inference mode."""
     return bool(
@@ -195,11 +190,19 @@ def is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None or bool(torch._C._len_torch_dispatch_stack())
 
 
-def is_shared(tensor: torch.Tensor) -> bool:
-    """Whether another tensor lives in the same memory; where torch does not tell, it may."""
-    if _holders is None:
-        return True
-    return bool(_holders(tensor.untyped_storage()._cdata) > 2)  # the tensor, and what was made to ask
+def own(gradient: torch.Tensor) -> torch.Tensor:
+    """An ordinary tensor in memory of its own: the backward of a CUDA graph, for one, writes all its results to one place."""
+    if type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient._is_zerotensor():
+        return to_dense(gradient)
+    shared = _holders is None or _holders(gradient.untyped_storage()._cdata) > 2  # the tensor, and what was made to ask
+    return gradient.clone() if shared else gradient
+
+
+def to_dense(gradient: torch.Tensor) -> torch.Tensor:
+    """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
+    if gradient.layout == torch.strided and not gradient._is_zerotensor():
+        return gradient if type(gradient) is torch.Tensor else whole(gradient)
+    return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()
 
 
 def is_one_of_several(view: torch.Tensor) -> bool:
@@ -350,7 +353,7 @@ class Undisturbed:
     __slots__ = ("_retained", "_stack")
 
     def __enter__(self) -> None:
-        self._retained = [(tensor, _grad(tensor)) for tensor in retained()]
+        self._retained = [(tensor, _grad(tensor)) for tensor in retained_here() or ()]
         self._stack: ExitStack | None = None
         if has_modes():
             self._stack = ExitStack()
@@ -393,70 +396,57 @@ class Silence:
 SILENCE = Silence()
 
 
-def retained() -> list[torch.Tensor]:
-    """Tensors within the user's reach that keep their gradient although they are no leaves.
+def retained_here(*, only_if_calm: bool = False) -> list[torch.Tensor] | None:
+    """Tensors at hand in the user's code that keep their gradient although they are no leaves.
 
-    Autograd does not tell which tensors these are, so they are looked for where a program keeps its tensors: in variables of
-    the functions that are running and of their modules, in containers, in attributes of models and of the user's objects.
+    Autograd does not tell which tensors these are, and to follow every `retain_grad()` a function of torch would have to be
+    replaced. So they are looked for where programs keep them: in the variables of the function that asked, of the one that
+    called it and of their modules, in small containers and attributes of modules there. `only_if_calm`: None where a mode of
+    the user's is active, too.
     """
-    seen: set[int] = set()
-    places = _scopes(sys._getframe(1), seen) or [one for f in list(sys._current_frames().values()) for one in _scopes(f, seen)]
-    found: dict[int, torch.Tensor] = {}
-    for _ in range(thresholds.REACH_STEPS):
-        deeper: list[Any] = []
-        for place in places:
-            for value in list(place.values() if isinstance(place, dict) else place):
-                kind = type(value)
-                if kind in _NO_TENSOR_INSIDE:
-                    continue
-                if isinstance(value, torch.Tensor):
-                    if value.retains_grad:
-                        found[id(value)] = value
-                elif kind in _CONTAINERS or isinstance(value, torch.nn.Module) or _USER_MODULES[kind.__module__]:
-                    inside = value if kind in _CONTAINERS else getattr(value, "__dict__", ())
-                    if 0 < len(inside) <= thresholds.REACH_ITEMS and id(inside) not in seen:
-                        seen.add(id(inside))
-                        deeper.append(inside)
-        if not deeper:
-            break
-        places = deeper
-    return list(found.values())
-
-
-def _scopes(frame: FrameType | None, seen: set[int]) -> list[Any]:
-    """What the variables of the user's functions on a stack hold, and those of their modules."""
+    if only_if_calm and (
+        torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+        or torch._C._len_torch_function_stack()
+    ):
+        return None
+    frame: FrameType | None = sys._getframe(1)
     scopes: list[Any] = []
-    while frame is not None:
+    frames = 0
+    while frame is not None and frames < thresholds.RETAINED_FRAMES:
         if user_files[frame.f_code.co_filename]:
+            frames += 1
             scope = frame.f_locals
+            scopes.append(list(scope.values()))
             if scope is not frame.f_globals:
-                scopes.append(list(scope.values()))
-                only_here = _LOCALS_STAY and sys.getrefcount(scope) == 3
-                if only_here and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None:
-                    scope.clear()  # it would keep alive what the user deletes
-            if id(frame.f_globals) not in seen:
-                seen.add(id(frame.f_globals))
-                scopes.append(frame.f_globals)
+                scopes.append(list(frame.f_globals.values()))
+                if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(scope) == 3:
+                    scope.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
-    return scopes
+    found: list[torch.Tensor] = []
+    outermost = len(scopes)
+    for number, values in enumerate(scopes):  # grows while it is walked
+        for value in values:
+            kind = type(value)
+            if kind is torch.Tensor:
+                if value.retains_grad:
+                    found.append(value)
+            elif number >= outermost:
+                continue
+            elif kind is list or kind is tuple:
+                if len(value) <= thresholds.RETAINED_ITEMS:
+                    scopes.append(value)
+            elif kind is dict:
+                if len(value) <= thresholds.RETAINED_ITEMS:
+                    scopes.append(list(value.values()))
+            elif isinstance(value, torch.nn.Module):
+                scopes.append(list(vars(value).values()))
+    return found
 
 
 _LOCALS_STAY = sys.version_info < (3, 13)
-"""A copy of its variables, made when somebody looks, stays with a frame; the frame, this name and the count hold it."""
-
-
-class _UserModules(dict[str, bool]):
-    """Whether a module, by its name, is a file of the user's."""
-
-    def __missing__(self, name: str) -> bool:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        found = self[name] = name == "__main__" or (file is not None and user_files[file])
-        return found
-
-
-_USER_MODULES = _UserModules()
-_CONTAINERS = frozenset([dict, list, tuple, set, OrderedDict, defaultdict, deque])
-_NO_TENSOR_INSIDE = frozenset([ModuleType, FunctionType, BuiltinFunctionType, type, NoneType, bool, int, float, str, bytes])
+"""Before, a copy of its variables that was made when somebody looked stays with a frame."""
 
 
 def _grad(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -16,7 +16,6 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.refusals import in_our_words, translated
-from wrt._backends.torch.sharded import whole
 from wrt._backends.torch.twice import refuse_lost
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
@@ -42,8 +41,13 @@ class TorchEngine:
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
         self.xs = xs
-        self.out: GradientEdge = y.key.edge
-        self.ins: tuple[GradientEdge | Tensor, ...] = tuple([x.key.target for x in xs])
+        self.out: GradientEdge = y.key._edge or y.key.edge
+        ins: list[GradientEdge | Tensor] = []
+        for x in xs:  # a leaf that still is one is asked for as it is: its edge takes time to make
+            leaf, edge = x.key.leaf, x.key._edge
+            plain = leaf is not None and edge is None and leaf.requires_grad and leaf.is_leaf
+            ins.append(leaf if plain else edge or x.key.edge)
+        self.ins = tuple(ins)
         self._seed: Tensor | None = None
         self._pulled: list[Tensor | None] = []
 
@@ -53,20 +57,21 @@ class TorchEngine:
         if then_push:
             try:
                 with compat.Undisturbed(), torch.enable_grad():
-                    return [None if g is None else _dense(g.detach()).unsqueeze(0) for g in self._set_up_push(seed[0])]
+                    return [None if g is None else compat.own(g.detach()).unsqueeze(0) for g in self._set_up_push(seed[0])]
             except CannotSweep:
                 pass  # the push will say so
-        if compat.is_calm():
-            return self._plain(seed)
-        with compat.Undisturbed():
-            return self._plain(seed)
-
-    def _plain(self, seed: Tensor) -> list[Tensor | None]:
         try:
-            pulled = compat.pull(self.out, self.ins, seed[0])
+            if compat.retained_here(only_if_calm=True) == []:  # nothing of the user's can be disturbed
+                pulled = compat.pull(self.out, self.ins, seed[0])
+            else:
+                with compat.Undisturbed():
+                    pulled = compat.pull(self.out, self.ins, seed[0])
         except RuntimeError as error:
             raise in_our_words(error) from error
-        return [None if g is None else _dense(g).unsqueeze(0) for g in pulled]
+        found: list[Tensor | None] = []
+        for gradient in pulled:
+            found.append(None if gradient is None else compat.own(gradient).unsqueeze(0))
+        return found
 
     def pull(self, seeds: Tensor, *, batched: bool = True) -> Swept:
         count = len(seeds)
@@ -171,23 +176,10 @@ def _own_batch(gradients: Tensor | None, seeds: Tensor) -> Tensor | None:
     """A batch in memory of its own: a view would pass the seeds on as they are."""
     if gradients is None:
         return None
-    dense = _to_dense(gradients)
+    dense = compat.to_dense(gradients)
     if dense.is_contiguous() and dense.untyped_storage().data_ptr() != seeds.untyped_storage().data_ptr():
         return dense
     return dense.clone(memory_format=torch.contiguous_format)
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    """An ordinary tensor in memory of its own: the backward of a CUDA graph, for one, writes all its results to one place."""
-    dense = _to_dense(gradient)
-    return dense.clone() if dense is gradient and compat.is_shared(dense) else dense
-
-
-def _to_dense(gradient: Tensor) -> Tensor:
-    """Sparse embedding gradients, and zeros that torch never made (of `sgn`), as ordinary tensors."""
-    if gradient.layout == torch.strided and not gradient._is_zerotensor():
-        return gradient if type(gradient) is Tensor else whole(gradient)
-    return gradient.to_dense() if gradient.layout != torch.strided else torch.zeros_like(gradient).clone()
 
 
 def _first_line(error: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -285,9 +284,5 @@ def _reach(spots: list[Spot], xs: Sequence[Value]) -> bool:
     return False
 
 
-def no_tensor() -> Any:
+def no_tensor() -> None:
     """Stands where a Moment keeps its tensor: a cut has none that the user holds."""
-    return _gone
-
-
-_gone: Any = weakref.ref(type("Gone", (), {})())

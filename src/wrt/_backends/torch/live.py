@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Sequence, Sized
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, sharded
 from wrt._backends.torch import flow as graph_flow
 from wrt._backends.torch.engine import TorchEngine
 from wrt._backends.torch.hooks import hook_notes
@@ -26,7 +26,7 @@ from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend
 from wrt._core.value import Part, Side, Value
 from wrt._names.spoken import called
-from wrt.errors import NoPath, NotRecorded
+from wrt.errors import NoPath, NotDifferentiable, NotRecorded
 
 
 class Moment:
@@ -38,21 +38,17 @@ class Moment:
 
     __slots__ = ("_edge", "device", "flow", "leaf", "signature", "tensor", "version", "view", "widest")
 
-    def __init__(
-        self,
-        edge: GradientEdge | None,
-        device: torch.device,
-        tensor: weakref.ref[torch.Tensor],
-        version: int,
-        view: torch.Tensor | None = None,
-        leaf: torch.Tensor | None = None,
-    ) -> None:
+    def __init__(self, edge: GradientEdge | None, tensor: torch.Tensor | None, device: torch.device | None = None) -> None:
+        """Of a tensor as it is now; of an edge alone, on a device, where nobody holds the tensor."""
         self._edge = edge
-        self.device = device
-        self.tensor = tensor
-        self.version = version
-        self.view = view
-        self.leaf = leaf
+        if tensor is None:
+            self.device, self.tensor, self.version, self.view, self.leaf = device, graph_flow.no_tensor, -1, None, None
+        else:
+            self.device = tensor.device
+            self.tensor: Callable[[], torch.Tensor | None] = weakref.ref(tensor)
+            self.version = tensor._version
+            self.view = tensor if tensor._is_view() else None
+            self.leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
         self.signature: Hashable = None
         self.widest: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
@@ -77,20 +73,52 @@ class LiveRecord:
     """All live graphs of the process; a Value is an edge into one of them."""
 
     recorded = False
+    outside = nullcontext  # the engine leaves the user's modes by itself
+    answers = None  # tensors can be written to, and hooks can change
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(
+        self, backend: Backend, recordings: Sized = (), find_recorded: Callable[[Any], Value | None] = lambda obj: None
+    ) -> None:
         self.backend = backend
+        self.recordings = recordings
+        self.find_recorded = find_recorded
 
     @property
     def graph(self) -> Graph | None:
         return None
 
+    def lift_for_user(self, obj: torch.Tensor) -> Value:
+        """The Value that a tensor of the user's is now, in the recording that knows it if there is one."""
+        if not (obj.is_floating_point() or obj.is_complex()):
+            raise NotDifferentiable(
+                f"d() of a tensor of {str(obj.dtype).removeprefix('torch.')}",
+                "whole numbers and booleans have no derivative; the path ends where the value was made so",
+                "ask for the floating-point tensor it was computed from, for example the embedding of token ids",
+            )
+        if obj.is_inference():
+            raise NotRecorded(
+                "d() of an inference tensor",
+                "it was made under torch.inference_mode(), which keeps no history and can never get one",
+                "compute it outside of torch.inference_mode(), with gradients switched on",
+            )
+        if obj.layout != torch.strided:
+            raise NotDifferentiable(
+                f"d() of a tensor of layout {str(obj.layout).removeprefix('torch.')}",
+                "the elements of a sparse tensor have no fixed positions",
+                "ask for d(tensor.values()), or make it dense with tensor.to_dense()",
+            )
+        if type(obj) is not torch.Tensor:
+            sharded.refuse_parts(obj)
+            obj = sharded.as_computed(obj)
+        recorded = self.find_recorded(obj) if self.recordings else None
+        if recorded is not None:
+            return recorded
+        edge = compat.inner_edge(obj)
+        return Value(self, Moment(edge, obj), tuple(obj.shape), obj.dtype)
+
     def lift(self, tensor: torch.Tensor) -> Value:
-        edge = compat.inner_edge(tensor)
-        leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
-        view = tensor if tensor._is_view() else None
-        moment = Moment(edge, tensor.device, weakref.ref(tensor), tensor._version, view, leaf)
-        return Value(self, moment, tuple(tensor.shape), tensor.dtype)
+        """The same of a tensor that is known to be one of a live graph."""
+        return Value(self, Moment(compat.inner_edge(tensor), tensor), tuple(tensor.shape), tensor.dtype)
 
     def join(self, other: Any) -> Any:
         return other if isinstance(other, LiveRecord) else None  # a recording knows more than a live graph
@@ -102,13 +130,6 @@ class LiveRecord:
 
     def engine(self, y: Value, xs: Sequence[Value]) -> TorchEngine:
         return TorchEngine(y, xs)
-
-    def outside(self) -> AbstractContextManager[None]:
-        return nullcontext()  # the engine leaves the user's modes by itself
-
-    @property
-    def answers(self) -> dict[Hashable, Any] | None:
-        return None  # tensors can be written to, and hooks can change
 
     def recorded_function(self, y: Value, x: Value) -> None:
         return None
@@ -149,15 +170,14 @@ class LiveRecord:
 
     def _at_edge(self, edge: GradientEdge) -> Value:
         metadata = edge.node._input_metadata[edge.output_nr]
-        moment = Moment(edge, metadata.device, graph_flow.no_tensor(), -1)
-        return Value(self, moment, tuple(metadata.shape), metadata.dtype)
+        return Value(self, Moment(edge, None, metadata.device), tuple(metadata.shape), metadata.dtype)
 
     def same(self, y: Value, x: Value) -> bool:
         """Whether two Values are one tensor at one moment."""
         a, b = y.key, x.key
         if a.leaf is not None and b.leaf is not None:
             return a.leaf is b.leaf
-        if b.leaf is not None and a._edge is not None and not compat.is_leaf_node(a._edge.node):
+        if b.leaf is not None and a._edge is not None and type(a._edge.node) is not compat.ACCUMULATE:
             return False
         if a.edge is not None and b.edge is not None:
             return compat.same_edge(a.edge, b.edge)
@@ -179,12 +199,17 @@ class LiveRecord:
         return moment._edge is not None or moment.leaf is not None
 
     def ready(self, y: Value, x: Side) -> None:
-        """Raise where there is no history to differentiate."""
-        if y.key.edge is None:
+        """Raise where there is no history to differentiate; of one tensor by itself none is needed."""
+        if y.key._edge is None and y.key.edge is None:
+            if len(x.parts) == 1 and self.same(y, x.parts[0].value):
+                return
             raise _no_history(y, f"{_name(y, 'y')} does not require grad, so torch kept no history of it", y, x)
         side: Side | None = x
         while side is not None:
-            if all(map(self.has_history, side.values)):
+            for part in side.parts:
+                if part.value.key._edge is None and part.value.key.leaf is None:
+                    break
+            else:
                 return
             side = side.otherwise
         asked = x.parts[0].value

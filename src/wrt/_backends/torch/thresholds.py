@@ -1,7 +1,7 @@
 """Every number in this backend that is a choice, with its unit."""
 
-REACH_STEPS = 5
-"""How many containers or attributes deep a tensor may lie within the user's reach, to be found there."""
+RETAINED_FRAMES = 2
+"""Functions of the user's, the nearest first, in whose variables tensors that retain their gradient are looked for."""
 
-REACH_ITEMS = 1000
-"""Containers of more items are data, and are not searched for tensors."""
+RETAINED_ITEMS = 16
+"""Of a container there, of which more would be data."""

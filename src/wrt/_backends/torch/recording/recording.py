@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import FrameType
 from typing import Any, cast
@@ -39,6 +41,8 @@ _NOWHERE = compile("", "<module call>", "exec")
 class TorchRecording(LiveRecord):
     """What one run left behind. Values are edges into the autograd graph, as for live tensors."""
 
+    recorded = True
+
     def __init__(self, backend: Any) -> None:
         super().__init__(backend)
         self.recorder = Recorder()
@@ -58,6 +62,12 @@ class TorchRecording(LiveRecord):
         self._parameters_named = False
         self._graph: Graph | None = None
         self._lines: tuple[int, dict[Any, int]] | None = None
+
+    def map_tree(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
+        return compat.tree_map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
+
+    def open_loops(self, y: Value, x: Value) -> AbstractContextManager[None]:
+        return nullcontext()  # loops of torch code are Python's, and written out already
 
     # ---------------------------------------------------------------- names
 
@@ -390,7 +400,8 @@ class RecordedMoment(Moment):
     def __init__(
         self, edge: Any, device: Any, tensor: Any, version: int, view: Any, entry: Entry | None, number: int = -1
     ) -> None:
-        super().__init__(edge, device, tensor, version, view)
+        super().__init__(edge, None, device)
+        self.tensor, self.version, self.view = tensor, version, view
         self.entry = entry
         self.number = number
 

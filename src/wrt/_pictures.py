@@ -1,8 +1,9 @@
-"""Heat maps and bars on matplotlib axes. Every function takes an `ax` or makes one, and returns it."""
+"""Pictures of plain arrays: heat maps and bars by matplotlib, small tables by HTML. Nothing here knows a derivative."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from wrt.errors import WrtError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MANY_CELLS = 4_000_000
+MANY_CELLS = 4_000_000  # more would not be seen on any screen
 
 
 class NoMatplotlib(WrtError, ImportError):
@@ -121,3 +122,40 @@ def _size(shape: tuple[int, ...]) -> tuple[float, float]:
 
 def _lopsided(shape: tuple[int, ...]) -> bool:
     return max(shape) > 6 * max(1, min(shape))
+
+
+def table(values: npt.NDArray[Any], title: str) -> str:
+    """The matrix as a self-contained piece of HTML; of more than 48 x 48 cells the top left corner, and it says so.
+
+    >>> 'title="[0, 1] = -2"' in table(np.array([[0.0, -2.0]]), "J")
+    True
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    corner = numbers[:48, :48]
+    finite = np.abs(numbers[np.isfinite(numbers)])
+    reach = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    rows = "".join(
+        "<tr>" + "".join(_cell(i, j, corner[i, j], reach) for j in range(corner.shape[1])) + "</tr>"
+        for i in range(corner.shape[0])
+    )
+    cut = "" if corner.shape == numbers.shape else f" (top left {corner.shape[0]} x {corner.shape[1]} shown)"
+    words = escape(alt_text(numbers, title), quote=True)
+    return (
+        f'<figure role="img" aria-label="{words}" style="margin:0"><figcaption>{escape(title)}{cut}</figcaption>'
+        f'<table style="border-collapse:collapse;line-height:0">{rows}</table></figure>'
+    )
+
+
+def _cell(i: int, j: int, value: float, reach: float) -> str:
+    style = "width:11px;height:11px;min-width:11px;padding:0;border:1px solid #8882;background:"
+    return f'<td title="[{i}, {j}] = {value:.6g}" style="{style}{_color(value, reach)}"></td>'
+
+
+def _color(value: float, reach: float) -> str:
+    """Red above zero, blue below, white at zero, gray where it is no number."""
+    if not np.isfinite(value):
+        return "#b7b7b7"
+    share = min(1.0, abs(value) / reach) ** 0.6  # small values must still be told from zero
+    full = (178, 24, 43) if value > 0 else (33, 102, 172)
+    red, green, blue = (round(255 + share * (one - 255)) for one in full)
+    return f"rgb({red},{green},{blue})"

@@ -1,4 +1,4 @@
-"""Run a script as `python script.py` would, and keep the variables it leaves behind."""
+"""Run a script as `python script.py` would; the variables it leaves behind, and the model, the input and the loss among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wrt.errors import WrtError
+from wrt.errors import UnknownName, WrtError
 
 
 class ScriptFailed(WrtError, RuntimeError):
@@ -20,7 +20,7 @@ class ScriptFailed(WrtError, RuntimeError):
 
 def run(path: Path, arguments: list[str]) -> dict[str, Any]:
     """Its global variables. `sys.exit(0)` at the end of a script is an end like any other."""
-    code = _compiled(path)
+    code = _compile(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = __builtins__
@@ -46,15 +46,35 @@ def among(names: Mapping[str, Any], question: Callable[[], Any]) -> Any:
     return scope["_answer"]
 
 
+def _nodes(path: Path) -> list[ast.AST]:
+    """The syntax of a script; nothing where it cannot be read, which running it will say."""
+    try:
+        return list(ast.walk(ast.parse(path.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return []
+
+
 def imports(path: Path) -> set[str]:
     """The packages that a script names in its import statements."""
-    nodes = list(ast.walk(ast.parse(path.read_bytes(), str(path))))
+    nodes = _nodes(path)
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
     return {name.split(".")[0] for name in names}
 
 
-def _compiled(path: Path) -> Any:
+def recordable(path: Path) -> list[str]:
+    """The frameworks of a script that can be recorded from outside."""
+    return sorted({"torch", "tensorflow"} & imports(path))
+
+
+def records_itself(path: Path) -> bool:
+    """Whether the script calls wrt.trace or wrt.record."""
+    called = [node.func for node in _nodes(path) if isinstance(node, ast.Call)]
+    names = {ast.unparse(one).rpartition(".")[2] for one in called}
+    return "wrt" in imports(path) and bool(names & {"trace", "record"})
+
+
+def _compile(path: Path) -> Any:
     try:
         return compile(path.read_bytes(), str(path), "exec")
     except OSError as error:
@@ -64,7 +84,7 @@ def _compiled(path: Path) -> Any:
             "write wrt ask script.py 'y / x', with the path of a Python script",
         ) from None
     except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
+        line = error.lineno if isinstance(error, SyntaxError) else None
         raise ScriptFailed(
             f"{path.name} is not Python",
             f"{path.name}:{line}  {error.args[0]}" if line else str(error),
@@ -95,3 +115,37 @@ def _failed(path: Path, error: Exception) -> ScriptFailed:
     place = f"{path.name}:{own[-1].lineno}  {own[-1].line}" if own else path.name
     said = traceback.format_exception_only(error)[-1].strip()
     return ScriptFailed(f"{path.name} raised {said}", place, "let it run to its end, or ask about a part that does")
+
+
+def choose(
+    variables: Mapping[str, Any], name: str | None, usual: tuple[str, ...], fits: Callable[[Any], bool], what: str, option: str
+) -> Any:
+    """The variable of that name; without one, a usual name, or the only variable that fits."""
+    found = {key: value for key, value in variables.items() if not key.startswith("_") and fits(value)}
+    if name is not None:
+        if name in variables:
+            return variables[name]
+        raise UnknownName(f"the script left no variable {name}", _there(found, what), f"name one with {option}")
+    for key in usual:
+        if key in found:
+            return found[key]
+    if len(found) == 1:
+        return next(iter(found.values()))
+    raise UnknownName(f"which {what} is meant?", _there(found, what), f"name it with {option}")
+
+
+def is_model(obj: Any) -> bool:
+    """A module of torch or of Keras, not its class."""
+    return not isinstance(obj, type) and (hasattr(obj, "named_parameters") or hasattr(obj, "trainable_variables"))
+
+
+def is_tensor(obj: Any) -> bool:
+    return not isinstance(obj, type) and hasattr(obj, "shape") and hasattr(obj, "dtype") and not is_model(obj)
+
+
+def is_number(obj: Any) -> bool:
+    return is_tensor(obj) and tuple(obj.shape) in ((), (1,))
+
+
+def _there(found: Mapping[str, Any], what: str) -> str:
+    return f"it left {', '.join(list(found)[:8])}" if found else f"it left no {what}"

@@ -9,7 +9,7 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node, Tensor
 from wrt._core.where import Where
 from wrt._microscope.naming import Names
-from wrt._why.cause import by_operation, causes, key
+from wrt._why.causes import by_operation, causes, key
 from wrt._why.paths import SHAPE_ONLY
 
 FLOATS = ("float", "double", "half", "complex")

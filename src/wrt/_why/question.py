@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,8 +14,8 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node
 from wrt._core.protocol import random_signs
 from wrt._core.where import Where
-from wrt._why.cause import causes
-from wrt._why.paths import Route, follow
+from wrt._why.causes import causes
+from wrt._why.paths import Route, carries_numbers, follow, upstream
 
 SEED = 7_001
 
@@ -37,11 +38,15 @@ class Question:
         """From the latest value of x that went into y; a parameter may have been updated since."""
         self.evidence.look_from(self.y)
         moments = self.evidence.moments(self.x)
-        routes = [follow(self.evidence, self.y, k, self.evidence.starts(k)) for k in moments[:8]]
-        for route in routes:
-            if route.reaches:
+        needed = upstream(self.evidence.graph, self.y)
+        for moment in moments:
+            if moment in needed and (route := self._follow(moment)).reaches:
                 return route
-        return max(routes, key=lambda route: len(route.uses))
+        uses = Counter(k for node in self.evidence.graph.nodes if carries_numbers(node) for k in {*node.inputs})
+        return self._follow(max(moments, key=lambda moment: uses[moment]))
+
+    def _follow(self, moment: int) -> Route:
+        return follow(self.evidence, self.y, moment, self.evidence.starts(moment))
 
     @cached_property
     def seed(self) -> Numbers:
@@ -105,7 +110,7 @@ class Question:
         return Finding(slug, sentence or f"{cause.means}: {x} to {y}", place, sure, evidence, remedy, also)
 
 
-def spoken(graph: Graph, tensor: int, otherwise: str) -> str:
+def display_name(graph: Graph, tensor: int, otherwise: str) -> str:
     """What to call a value: a variable of its own rather than an item of something."""
     names = graph.tensors[tensor].names if tensor in graph.tensors else ()
     plain = [name for name in names if "[" not in name and not name.endswith("()")]

@@ -9,14 +9,16 @@ import numpy as np
 from wrt._core.evidence import Event
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
-from wrt._why.cause import key, ops
+from wrt._why.causes import key, ops
+from wrt._why.paths import upstream
 from wrt._why.question import Question
+from wrt._why.wrong import is_same
 
 CASTS = ops("to type double float half bfloat16 cuda cpu type_as")
 DISTANCES = ops("mse_loss l1_loss smooth_l1_loss huber_loss")
 
 
-def state(question: Question) -> Iterator[Finding]:
+def find_state(question: Question) -> Iterator[Finding]:
     """Findings about a run in which the user called backward."""
     used_up = question.evidence.consumed(question.y)
     if used_up is not None:
@@ -51,9 +53,9 @@ def _accumulated(question: Question, backwards: list[Event]) -> Iterator[Finding
     if not added or held is None or fresh is None or held.shape != fresh.shape:
         return
     last = added[-1]
-    if question.y not in last.values or np.allclose(held, fresh, rtol=1e-4, atol=1e-8):
+    if question.y not in last.values or is_same(held, fresh):
         return
-    stepped = _stepped_on(question, last, events)
+    stepped = _took_steps(question, last, events)
     worst = np.unravel_index(np.argmax(np.abs(held - fresh)), held.shape)
     at = f"[{', '.join(map(str, worst))}]" if worst else ""
     name = question.names[1]
@@ -61,7 +63,7 @@ def _accumulated(question: Question, backwards: list[Event]) -> Iterator[Finding
     yield question.finding("accumulated_grad", last.where, words, certain=stepped)
 
 
-def _stepped_on(question: Question, last: Event, events: Sequence[Event]) -> bool:
+def _took_steps(question: Question, last: Event, events: Sequence[Event]) -> bool:
     """Whether an optimizer took a step with the sum, after it had taken one with a part of it already."""
     mine = _moments(question)
     steps = [e.at for e in events if e.kind == "step" and mine.intersection(_all_moments(question, e.values))]
@@ -126,8 +128,6 @@ def _first_moments(question: Question, values: tuple[int, ...]) -> set[int]:
 
 
 def _leaves(question: Question, y: int) -> set[int]:
-    from wrt._why.paths import upstream
-
     return {question.evidence.moments(k)[-1] for k in upstream(question.evidence.graph, y)}
 
 
@@ -139,12 +139,12 @@ def _sign(question: Question) -> Iterator[Finding]:
         return
     read = {k for n in graph.nodes if n.op == "grad" and _moments(question).intersection(n.inputs) for k in n.outputs}
     for node in graph.nodes:
-        if key(node.op) == "sign" and read.intersection(node.inputs) and not _subtracted(question, node.outputs[0]):
+        if key(node.op) == "sign" and read.intersection(node.inputs) and not _is_subtracted(question, node.outputs[0]):
             words = f"{question.names[0]} is a distance ({maker.op}), and the step follows the sign of its gradient upwards"
             yield question.finding("objective_sign", node, words, certain=False)
 
 
-def _subtracted(question: Question, value: int) -> bool:
+def _is_subtracted(question: Question, value: int) -> bool:
     values = {value}
     for node in question.evidence.graph.nodes:
         if values.isdisjoint(node.inputs):

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wrt._core.evidence import Again, Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node
 from wrt._core.protocol import random_signs
-from wrt._why.cause import key, ops
-from wrt._why.local_check import deliberate, mismatch, pulls
+from wrt._why.causes import key, ops
+from wrt._why.check import backward_mismatch, is_deliberate, pull
 from wrt._why.question import Question
+from wrt._why.thresholds import KINK_STEP, NOTHING_RATIO, SAME_RATIO
 
 LOSSES = ops("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits SquaredDifference")
 TAKES_LOGITS = ops(
@@ -26,7 +28,7 @@ MODULE_HOOK = "BackwardHookFunction"
 TIES = ops("max min maximum minimum amax amin fmax fmin reduce_max reduce_min")
 
 
-def wrong(question: Question) -> Iterator[Finding]:
+def find_wrong(question: Question) -> Iterator[Finding]:
     """Findings about a gradient that is there."""
     yield from _custom(question)
     yield from _hooks(question)
@@ -41,10 +43,10 @@ def _custom(question: Question) -> Iterator[Finding]:
         if node.gradient != "custom":
             continue
         again = question.evidence.again(node)
-        if again is None or not again.custom or deliberate(again):
+        if again is None or not again.custom or is_deliberate(again):
             continue
-        pulled = pulls(question.evidence, node, [question.cotangents.get(k) for k in node.outputs])
-        found = mismatch(question.evidence, node, again, pulled)
+        pulled = pull(question.evidence, node, [question.cotangents.get(k) for k in node.outputs])
+        found = backward_mismatch(question.evidence, node, again, pulled)
         if found is not None:
             yield question.finding("custom_backward_wrong", again.rule or node.where, found.words, certain=True)
 
@@ -61,7 +63,7 @@ def _hooks(question: Question) -> Iterator[Finding]:
         for value in (node.inputs[0], *behind):
             if value not in question.route.gradient or value == question.y:
                 continue
-            shown, total = question.cotangents.get(value), summed(question, value)
+            shown, total = question.cotangents.get(value), sum_of_pulls(question, value)
             if shown is not None and total is not None and _differ(shown, total):
                 words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
                 yield question.finding("hook", node, words, certain=not shown.any())
@@ -73,20 +75,23 @@ def _module_hooks(question: Question) -> Iterator[Finding]:
     noted = [e.where for e in question.evidence.events if e.kind == "module_hook" and e.where is not None]
     for node in question.route.path if noted else ():
         for value in node.inputs if node.op == MODULE_HOOK else ():
-            shown, total = question.cotangents.get(value), summed(question, value)
+            shown, total = question.cotangents.get(value), sum_of_pulls(question, value)
             if shown is not None and total is not None and shown.any() and _differ(shown, total):
                 words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
                 yield question.finding("hook", noted[-1], words, certain=False)
 
 
-def _differ(shown: np.ndarray, summed: np.ndarray) -> bool:
-    if not np.all(np.isfinite(shown)) or not np.all(np.isfinite(summed)):
-        return False
-    largest = float(np.max(np.abs(summed))) if summed.size else 0.0
-    return not np.allclose(shown, summed, rtol=1e-3, atol=1e-6 * largest)
+def is_same(shown: Numbers, expected: Numbers) -> bool:
+    """Whether two gradients are the same but for roundoff."""
+    largest = float(np.max(np.abs(expected))) if expected.size else 0.0
+    return np.allclose(shown, expected, rtol=SAME_RATIO, atol=NOTHING_RATIO * largest)
 
 
-def summed(question: Question, value: int) -> np.ndarray | None:
+def _differ(shown: Numbers, expected: Numbers) -> bool:
+    return bool(np.all(np.isfinite(shown)) and np.all(np.isfinite(expected))) and not is_same(shown, expected)
+
+
+def sum_of_pulls(question: Question, value: int) -> Numbers | None:
     """What the operations after a value pass back to it, each by itself: its cotangent, if nobody stands between."""
     total = None
     for node in question.route.consumers(value):
@@ -98,7 +103,7 @@ def summed(question: Question, value: int) -> np.ndarray | None:
     return total
 
 
-def _few(numbers: np.ndarray) -> str:
+def _few(numbers: Numbers) -> str:
     return np.array2string(numbers.reshape(-1)[:3], precision=3, separator=", ")
 
 
@@ -136,10 +141,10 @@ def _broadcast(question: Question) -> Iterator[Finding]:
         if len(node.inputs) < 2:
             continue
         a, b = (_as_given(question, node, k) for k in node.inputs[:2])
-        if crossed_loss(graph, node):
+        if is_crossed_loss(graph, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}"
             yield question.finding("broadcast", node, words, certain=True)
-        elif key(node.op) in ("sub", "rsub", "subtract") and _crossed(a, b) and _squared_mean(question, node):
+        elif key(node.op) in ("sub", "rsub", "subtract") and _is_crossed(a, b) and _squared_mean(question, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}, and the mean of all of them is taken"
             yield question.finding("broadcast", node, words, certain=False)
 
@@ -153,12 +158,12 @@ def _as_given(question: Question, node: Node, tensor: int) -> tuple[int, ...]:
     return evidence.graph.tensors[tensor].shape
 
 
-def crossed_loss(graph: Graph, node: Node) -> bool:
+def is_crossed_loss(graph: Graph, node: Node) -> bool:
     """Whether a loss function is given two shapes that multiply each other."""
-    return key(node.op) in LOSSES and _crossed(*(graph.tensors[k].shape for k in node.inputs[:2]))
+    return key(node.op) in LOSSES and _is_crossed(*(graph.tensors[k].shape for k in node.inputs[:2]))
 
 
-def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+def _is_crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """(n, 1) with (n,): the same number of elements, and more after broadcasting."""
     try:
         together = np.broadcast_shapes(a, b)
@@ -181,34 +186,31 @@ def _ties(question: Question) -> Iterator[Finding]:
         again = question.evidence.again(node) if key(node.op) in TIES or key(question.evidence.via(node)) in TIES else None
         if again is None or not again.inputs:
             continue
-        kinked = _kinked(question, node, again)
-        if kinked:
-            words = f"{kinked} element{'s' * (kinked > 1)} of {node.op} have different slopes to the left and to the right"
+        kinks = _count_kinks(question, node, again)
+        if kinks:
+            words = f"{kinks} element{'s' * (kinks > 1)} of {node.op} have different slopes to the left and to the right"
             yield question.finding("tie_subgradient", node, words, certain=True)
 
 
-def _kinked(question: Question, node: Node, again: object) -> int:
+def _count_kinks(question: Question, node: Node, again: Again) -> int:
     """How many outputs have a kink here that y feels and x can move."""
-    run, inputs, numbers = again.run, again.inputs, again.numbers  # type: ignore[attr-defined]
-    moving = [k for k, number in enumerate(numbers) if number in question.route.gradient]
-    step = 1e-6
+    signs = [random_signs(1, max(1, i.size), 13 + k)[0].reshape(i.shape) for k, i in enumerate(again.inputs)]
+    moves = [s * (number in question.route.gradient) for number, s in zip(again.numbers, signs, strict=True)]
+    pairs = list(zip(again.inputs, moves, strict=True))
     try:
-        here = run(inputs)[0]
-        directions = [random_signs(1, max(1, i.size), 13 + k)[0].reshape(i.shape) for k, i in enumerate(inputs)]
-        right = run([i + step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
-        left = run([i - step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
+        left, here, right = (again.run([i + step * move for i, move in pairs])[0] for step in (-KINK_STEP, 0.0, KINK_STEP))
     except Exception:
         return 0
     felt = question.cotangents.get(node.outputs[0])
     if here is None or felt is None or felt.shape != here.shape:
         return 0
-    kink = np.abs((right - here) - (here - left)) > 1e-3 * step
+    kink = np.abs((right - here) - (here - left)) > SAME_RATIO * KINK_STEP
     if not np.any(kink & (felt != 0)):
         return 0
     return int(np.sum(kink & (felt != 0))) if _moves_x(question, node, kink & (felt != 0)) else 0
 
 
-def _moves_x(question: Question, node: Node, kink: np.ndarray) -> bool:
+def _moves_x(question: Question, node: Node, kink: Numbers) -> bool:
     """Whether the tied inputs come from x as they are: what is constant on both sides of a tie has no slope to lose."""
     back = question.evidence.local(node, [np.where(kink, 1.0, 0.0), *[None] * (len(node.outputs) - 1)])
     mine = question.gradient
@@ -218,7 +220,7 @@ def _moves_x(question: Question, node: Node, kink: np.ndarray) -> bool:
     return not _same_either_way(question, node, kink)
 
 
-def _same_either_way(question: Question, node: Node, kink: np.ndarray) -> bool:
+def _same_either_way(question: Question, node: Node, kink: Numbers) -> bool:
     """Whether x moves all inputs of a tie alike, as in min(r * a, clamp(r) * a): then it does not matter which is taken."""
     felt = question.cotangents.get(node.outputs[0])
     inputs = [k for k in dict.fromkeys(node.inputs) if k in question.route.gradient]
@@ -228,4 +230,4 @@ def _same_either_way(question: Question, node: Node, kink: np.ndarray) -> bool:
     seed = np.where(kink, felt, 0.0)
     ways = [question.evidence.cotangents(k, seed).get(question.route.x) for k in inputs]
     first = ways[0]
-    return first is not None and all(w is not None and np.allclose(w, first, rtol=1e-3, atol=1e-7) for w in ways[1:])
+    return first is not None and all(w is not None and is_same(w, first) for w in ways[1:])

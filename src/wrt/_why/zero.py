@@ -15,18 +15,15 @@ from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
-from wrt._why.cause import by_operation, key, ops
-from wrt._why.local_check import mismatch, pulls
-from wrt._why.missing import dead_end, stopped_at
+from wrt._why.causes import by_operation, key, ops
+from wrt._why.check import backward_mismatch, pull
+from wrt._why.cut import dead_end, explain_stop
 from wrt._why.paths import Stop
 from wrt._why.question import Question
-from wrt._why.wrong import MODULE_HOOK, summed
+from wrt._why.thresholds import NOTHING_RATIO, ROUNDOFF_ROUNDINGS, SAME_RATIO, UNDERFLOW_SIZE, WALKED_VALUES, rounding
+from wrt._why.wrong import MODULE_HOOK, sum_of_pulls
 
 Mask = npt.NDArray[np.bool_]
-MOST = 2000
-ROUNDOFF = 64
-UNDERFLOW = 1e-25
-EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
 ELEMENTWISE = ops(
     "mul add sub div neg exp log tanh sigmoid relu pow sqrt abs sin cos integer_pow max min select_n where convert_element_type "
     "Mul AddV2 Sub RealDiv Neg Exp Log Tanh Sigmoid Relu Pow Sqrt Square view reshape transpose getitem softplus gelu silu"
@@ -58,14 +55,13 @@ def is_zero(question: Question) -> bool:
         return False
     if not asked.any():
         return True
-    if np.max(np.abs(asked)) > 1e-3 * np.max(np.abs(question.seed)):
+    if np.max(np.abs(asked)) > SAME_RATIO * np.max(np.abs(question.seed)):
         return False
     if _sums_to_roundoff(question, float(np.max(np.abs(asked)))):
         return True
     largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
-    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
-    if np.max(np.abs(asked)) > 100 * epsilon * largest or len(question.route.path) > 40:
-        return False  # too large for roundoff; or small for another reason, the length of the way
+    if np.max(np.abs(asked)) > ROUNDOFF_ROUNDINGS * _rounding(question) * largest:
+        return False  # too large for roundoff
     cleaned = _without_roundoff(question)
     if cleaned is None or cleaned[question.route.x][question.mask].any():
         return False
@@ -75,26 +71,25 @@ def is_zero(question: Question) -> bool:
 
 def _sums_to_roundoff(question: Question, largest: float) -> bool:
     """Whether x is added to many elements, and what comes back from them cancels: a bias before a normalization."""
-    evidence, route = question.evidence, question.route
-    epsilon = EPSILON.get(evidence.graph.tensors[route.x].dtype, 1.2e-7)
+    route = question.route
     consumers = route.consumers(route.x)
     for node in consumers:
         arrives = question.cotangents.get(node.outputs[0])
         count = _size(question, node.outputs[0]) // max(1, _size(question, route.x))
         if key(node.op) not in ADDS or arrives is None or count < 2:
             return False
-        if largest > ROUNDOFF * epsilon * float(np.sum(np.abs(arrives))) / max(1, _size(question, route.x)):
+        if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * float(np.sum(np.abs(arrives))) / max(1, _size(question, route.x)):
             return False
     return bool(consumers)
 
 
 def _without_roundoff(question: Question) -> dict[int, Numbers] | None:
     """The cotangents once more, with zeros where contributions cancel but for roundoff."""
-    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
+    epsilon = _rounding(question)
     sums: dict[int, Numbers] = {question.y: question.seed}
     sizes: dict[int, Numbers] = {question.y: np.abs(question.seed)}
     for node in reversed(question.route.path):
-        arrives = [_cleaned(sums.get(k), sizes.get(k), epsilon) for k in node.outputs]
+        arrives = [_clean(sums.get(k), sizes.get(k), epsilon) for k in node.outputs]
         if all(c is None for c in arrives):
             continue
         pulled = question.evidence.local(node, arrives)
@@ -106,20 +101,20 @@ def _without_roundoff(question: Question) -> dict[int, Numbers] | None:
             sizes[number] = size if number not in sizes else sizes[number] + size
     if question.route.x not in sums:
         return None
-    return {k: c for k in sums if (c := _cleaned(sums[k], sizes[k], epsilon)) is not None}
+    return {k: c for k in sums if (c := _clean(sums[k], sizes[k], epsilon)) is not None}
 
 
-def _cleaned(total: Numbers | None, size: Numbers | None, epsilon: float) -> Numbers | None:
+def _clean(total: Numbers | None, size: Numbers | None, epsilon: float) -> Numbers | None:
     if total is None or size is None:
         return total
-    return np.where(np.abs(total) <= ROUNDOFF * epsilon * size, 0.0, total)
+    return np.where(np.abs(total) <= ROUNDOFF_ROUNDINGS * epsilon * size, 0.0, total)
 
 
 def _inner_size(
     question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
 ) -> list[Numbers | None]:
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
-    if _elementwise(node):
+    if _is_elementwise(node):
         return [None if g is None else np.abs(g) for g in pulled]
     signs = [None if c is None else c * random_signs(1, max(1, c.size), 31)[0][: c.size].reshape(c.shape) for c in arrives]
     mixed = question.evidence.local(node, signs)
@@ -133,11 +128,11 @@ def _inner_size(
     return sizes
 
 
-def _elementwise(node: Node) -> bool:
+def _is_elementwise(node: Node) -> bool:
     return key(node.op) in ELEMENTWISE
 
 
-def zero(question: Question) -> list[Finding]:
+def find_zero(question: Question) -> list[Finding]:
     """Why the elements asked about have no influence."""
     walk = Walk()
     _walk(question, walk, question.route.x, question.mask)
@@ -147,7 +142,7 @@ def zero(question: Question) -> list[Finding]:
     found.sort(key=lambda finding: finding.cause == "not_indexed")  # stable: x[0] beside the x[1] that was asked about
     if walk.stops and all(finding.cause == "not_indexed" for finding in found):
         # other elements of x go on to y; these went into something whose gradient is cut
-        found = [stopped_at(question, stop) for stop in walk.stops] + found
+        found = [explain_stop(question, stop) for stop in walk.stops] + found
     dropped = dead_end(question)
     if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
         words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
@@ -161,7 +156,7 @@ def _is_loop(node: Node) -> bool:
 
 def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
     """From elements whose cotangent is zero on to what was computed from them."""
-    if value in walk.seen or len(walk.seen) > MOST:
+    if value in walk.seen or len(walk.seen) > WALKED_VALUES:
         return
     walk.seen.add(value)
     walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]
@@ -187,10 +182,10 @@ def _is_hooked(question: Question, value: int, node: Node, mask: Mask) -> bool:
     """Whether what the operations pass back does not cancel, and the engine has zeros all the same."""
     graph = question.evidence.graph
     registered = any(key(n.op) == "registerhook" or n.op == MODULE_HOOK for n in graph.nodes)
-    total = summed(question, value) if registered else None
+    total = sum_of_pulls(question, value) if registered else None
     arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
     largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
-    return total is not None and bool(np.max(np.abs(total[mask]), initial=0.0) > 1e-4 * largest)
+    return total is not None and bool(np.max(np.abs(total[mask]), initial=0.0) > SAME_RATIO * largest)
 
 
 def _hook(question: Question, node: Node) -> Finding:
@@ -259,7 +254,7 @@ def _by_hand(question: Question, node: Node) -> Finding | None:
     again = question.evidence.again(node)
     if again is None or not again.custom:
         return None
-    found = mismatch(question.evidence, node, again, pulls(question.evidence, node))
+    found = backward_mismatch(question.evidence, node, again, pull(question.evidence, node))
     if found is None:
         return None
     where, also = again.rule or node.where, ("custom_backward_none",)
@@ -269,7 +264,7 @@ def _by_hand(question: Question, node: Node) -> Finding | None:
 def _cancel(question: Question, node: Node) -> Finding:
     arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
     largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
-    if 0.0 < largest < UNDERFLOW:
+    if 0.0 < largest < UNDERFLOW_SIZE:
         words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
         return question.finding("vanishing_chain", node, words, certain=True)
     squashed = _all_or_nothing(question, node)
@@ -291,9 +286,13 @@ def _all_or_nothing(question: Question, node: Node) -> str | None:
         return None
     parts = [n for n in question.route.path if question.evidence.via(n) == via and n.outputs]
     last = question.evidence.value(parts[-1].outputs[0]) if parts else None
-    if last is None or not last.size or not np.all((np.abs(last) < 1e-6) | (np.abs(last - 1) < 1e-6)):
+    if last is None or not last.size or not np.all((np.abs(last) < NOTHING_RATIO) | (np.abs(last - 1) < NOTHING_RATIO)):
         return None
     return via
+
+
+def _rounding(question: Question) -> float:
+    return rounding(question.evidence.graph.tensors[question.route.x].dtype)
 
 
 def _shape(question: Question, tensor: int) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ def made_again(kept: tuple[Any, Any, Any], values: Sequence[int]) -> Again | Non
     inputs = tuple(t.detach().double().cpu().numpy().copy() for _, t in floats)
     rule = _last_return(func.backward) if custom else None
     name = func.__name__ if custom else ""
-    return Again(inputs, tuple(values[k] for k, _ in floats), run, name, rule, push=run.push)
+    return Again(inputs, tuple(values[k] for k, _ in floats), run, name, rule, push=run.push, is_narrow=lambda: run.narrow)
 
 
 class _Run:

@@ -18,7 +18,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.listen import Listener
 from wrt._backends.torch.standing import Undo, here, stands_in
 from wrt._backends.torch.twins import is_twin_source
-from wrt._core.evidence import Event
+from wrt._core.evidence import Event, LostHistory
 from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
 
@@ -170,7 +170,8 @@ def backwards() -> Undo:
         except RuntimeError as error:
             values = recording.events.noted[-1].values
             if NO_HISTORY in str(error) and values:
-                error.without_history = recording, values[0]  # type: ignore[attr-defined]  # for `why(error)`
+                lost = LostHistory(recording.evidence, values[0], recording.bound_at)
+                error.without_history = lost  # type: ignore[attr-defined]  # for `why(error)`
             raise
 
     def undo() -> None:

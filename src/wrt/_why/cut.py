@@ -1,18 +1,17 @@
-"""No gradient at all: the first event at which the value goes on and the gradient does not."""
+"""No gradient at all: where the path is cut, x was not followed, or y does not come from x."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+import numpy as np
 
 from wrt._core.dataflow import done_by
 from wrt._core.finding import Finding
-from wrt._core.graph import Node
-from wrt._core.where import Where
-from wrt._why.cause import by_operation, key, ops
-from wrt._why.paths import SHAPE_ONLY, Stop, follow
+from wrt._core.graph import Graph, Node
+from wrt._why.causes import by_operation, key, ops
+from wrt._why.paths import SHAPE_ONLY, Stop, follow, upstream
 from wrt._why.question import Question
-from wrt._why.twins import recomputed
 
 REMOVABLE = frozenset(
     ["detach", "dot_data", "no_grad", "inference_mode", "retensor", "parameter_wrap", "numpy_roundtrip", "stop_gradient",
@@ -22,7 +21,7 @@ INDEX_TOO = ops("max min cummax cummin sort topk kthvalue median mode msort TopK
 MOVES = ops("to type double float half bfloat16 cuda cpu type_as")
 
 
-def missing(question: Question) -> list[Finding]:
+def find_cut(question: Question) -> list[Finding]:
     """Why no gradient of y reaches x, the most likely reason first."""
     evidence, route = question.evidence, question.route
     graph = evidence.graph
@@ -31,10 +30,10 @@ def missing(question: Question) -> list[Finding]:
         where = question.where_made(route.x)
         return [question.finding("int_input", where, f"{question.names[1]} is {dtype}", certain=True)]
     if route.stops:
-        return _stopped(question)
+        return _find_stops(question)
     if route.reaches and not route.connected:
-        return [_not_followed(question)]
-    return list(_apart(question))
+        return [_find_unfollowed(question)]
+    return list(_find_unconnected(question))
 
 
 def _is_float(dtype: str) -> bool:
@@ -44,43 +43,43 @@ def _is_float(dtype: str) -> bool:
 # ---------------------------------------------------------------- the path is cut
 
 
-def _stopped(question: Question) -> list[Finding]:
+def _find_stops(question: Question) -> list[Finding]:
     found = []
     seen: set[int] = set()
     for stop in question.route.stops:
         if stop.node.id not in seen:
             seen.add(stop.node.id)
-            found.append(stopped_at(question, stop))
+            found.append(explain_stop(question, stop))
     # Stable: among equals the first in time; but an earlier round of a loop lies outside the tape of the last one.
     found.sort(key=lambda finding: (finding.cause not in REMOVABLE, finding.cause == "tape_closed"))
     fresh = _fresh_leaf(question, found[0])
     return [fresh, *found[1:]] if fresh is not None else found
 
 
-def stopped_at(question: Question, stop: Stop) -> Finding:
+def explain_stop(question: Question, stop: Stop) -> Finding:
     """The path is cut here."""
-    slug, node = stop_cause(question, stop)
+    slug, node = _stop_cause(question, stop)
     graph = question.evidence.graph
     gone = graph.tensors[stop.output]
     words = f"{node.op} takes a value with a gradient and gives one without ({gone.dtype}{list(gone.shape)})"
     off = question.evidence.off(node)
     if off:
         words += f", under {off}"
-    sentence = f"{_spoken(node, slug)} cuts the path from {question.names[1]} to {question.names[0]}"
+    sentence = f"{_describe(node, slug)} cuts the path from {question.names[1]} to {question.names[0]}"
     where = question.evidence.outside(node) if slug == "tape_closed" else node.where
     return question.finding(slug, where, words, certain=True, sentence=sentence)
 
 
-def _spoken(node: Node, slug: str) -> str:
+def _describe(node: Node, slug: str) -> str:
     return f"{node.op} under {slug}" if slug in ("no_grad", "inference_mode") else node.op
 
 
-def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
+def _stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     """The cause behind a stop, and the operation to blame."""
     evidence, node = question.evidence, stop.node
-    copied = _copied(question, stop)
-    if copied is not None:
-        return "copied_module", copied
+    copy = _copy_of_module(question, stop)
+    if copy is not None:
+        return "copied_module", copy
     slug = by_operation("stops").get(key(node.op), "")
     dtype = evidence.graph.tensors[stop.output].dtype
     if slug in ("argmax", "sort_indices") and _is_float(dtype) and key(node.op) in INDEX_TOO:
@@ -88,9 +87,9 @@ def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     if slug in ("integer_cast", "retensor") and _is_float(dtype) and key(node.op) in MOVES:
         slug = ""
     if slug in ("detach", "dot_data", "stop_gradient"):
-        slug = "numpy_roundtrip" if _to_numpy(question, stop) else slug
-        return ("detached_hidden_state" if _recurrent(question, stop) else slug), node
-    if slug == "state_assign" and _first_value(question, node):
+        slug = "numpy_roundtrip" if _goes_to_numpy(question, stop) else slug
+        return ("detached_hidden_state" if _is_recurrent(question, stop) else slug), node
+    if slug == "state_assign" and _makes_variable(question, node):
         slug = "parameter_wrap"
     if slug:
         return slug, node
@@ -106,13 +105,13 @@ def stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     return ("custom_backward_none" if node.gradient == "custom" else "no_derivative"), node
 
 
-def _first_value(question: Question, node: Node) -> bool:
+def _makes_variable(question: Question, node: Node) -> bool:
     """`tf.Variable(result)`: the assignment that made the variable."""
     maker = question.evidence.graph.producer(node.inputs[0]) if node.inputs else None
     return maker is not None and key(maker.op) == key("VarHandleOp")
 
 
-def _copied(question: Question, stop: Stop) -> Node | None:
+def _copy_of_module(question: Question, stop: Stop) -> Node | None:
     """Whether the cut value went straight into the parameter of a copied module."""
     evidence = question.evidence
     values = {stop.output}
@@ -128,7 +127,7 @@ def _copied(question: Question, stop: Stop) -> Node | None:
     return None
 
 
-def _to_numpy(question: Question, stop: Stop) -> bool:
+def _goes_to_numpy(question: Question, stop: Stop) -> bool:
     """`.detach().numpy()`: the detach only serves the step out of the framework."""
     values = {stop.output}
     for node in question.evidence.graph.nodes[stop.node.id + 1 :]:
@@ -142,11 +141,11 @@ def _to_numpy(question: Question, stop: Stop) -> bool:
     return False
 
 
-def _recurrent(question: Question, stop: Stop) -> bool:
+def _is_recurrent(question: Question, stop: Stop) -> bool:
     """Whether the cut value goes back into the code that made it: the same weights before and after the cut."""
     evidence = question.evidence
     graph = evidence.graph
-    leaves = {k for k in _above(question, stop.node.inputs) if graph.tensors[k].node is None or _is_parameter(question, k)}
+    leaves = {k for k in upstream(graph, *stop.node.inputs) if graph.tensors[k].node is None or _is_parameter(question, k)}
     before = {k for k in leaves if graph.tensors[k].requires_grad}
     after: set[int] = {stop.output}
     for node in graph.nodes[stop.node.id + 1 :]:
@@ -165,14 +164,6 @@ def _is_parameter(question: Question, tensor: int) -> bool:
     return node is not None and (not node.inputs or node.op.startswith("Parameter") or node.write is not None)
 
 
-def _above(question: Question, numbers: tuple[int, ...]) -> set[int]:
-    found = set(numbers)
-    for node in reversed(question.evidence.graph.nodes):
-        if not found.isdisjoint(node.outputs):
-            found.update(node.inputs)
-    return found
-
-
 def _fresh_leaf(question: Question, first: Finding) -> Finding | None:
     """`loss.requires_grad_()` on a result that had lost its graph."""
     evidence = question.evidence
@@ -187,7 +178,7 @@ def _fresh_leaf(question: Question, first: Finding) -> Finding | None:
 # ---------------------------------------------------------------- x itself
 
 
-def _not_followed(question: Question) -> Finding:
+def _find_unfollowed(question: Question) -> Finding:
     """The value of x reaches y, but the engine was not following x when it was used."""
     evidence, route = question.evidence, question.route
     name = question.names[1]
@@ -210,19 +201,20 @@ def _not_followed(question: Question) -> Finding:
 # ---------------------------------------------------------------- y does not come from x
 
 
-def _apart(question: Question) -> Iterator[Finding]:
+def _find_unconnected(question: Question) -> Iterator[Finding]:
     route = question.route
-    yield from _left(question)
-    twin = recomputed(question)
-    if twin is not None:
-        yield twin
+    leaving = _leaving(question)
+    yield from _find_leaving(question, leaving)
+    recomputed = _find_recomputed(question)
+    if recomputed is not None:
+        yield recomputed
         return
     graph = question.evidence.graph
-    unseen = _unseen(question)
-    certain = not _gone_before(question) and not unseen
+    unrecorded = question.evidence.unrecorded(question.y, route.x)
+    certain = not leaving and not unrecorded
     name, of = question.names[1], question.names[0]
-    if not _gone_before(question):
-        for where in filter(None, unseen):
+    if not leaving:
+        for where in filter(None, unrecorded):
             words = f"{of} uses an array made while {name} was at hand; what it was made of was not recorded"
             yield question.finding("numpy_roundtrip", where, words, certain=False)
     if not any(graph.tensors[k].node is None or graph.tensors[k].requires_grad for k in route.needed - {question.y}):
@@ -238,12 +230,6 @@ def _apart(question: Question) -> Iterator[Finding]:
     yield question.finding("unused_input", question.where_made(route.x), words, certain=certain)
 
 
-def _unseen(question: Question) -> list[Where | None]:
-    """Where y takes what nobody saw being made; a run of JAX is seen whole."""
-    look: Any = getattr(question.evidence, "unseen", None)
-    return [] if look is None else look(question.y, question.route.x)
-
-
 def dead_end(question: Question) -> Node | None:
     """The last operation that made something of x which nobody used."""
     route = question.route
@@ -256,10 +242,10 @@ def dead_end(question: Question) -> Node | None:
     return None
 
 
-def _left(question: Question) -> Iterator[Finding]:
+def _find_leaving(question: Question, leaving: list[Node]) -> Iterator[Finding]:
     """Numbers that were read out of the framework may have come back as constants; nobody recorded how."""
     found = []
-    for node in _gone_before(question):
+    for node in leaving:
         slug = by_operation("stops").get(key(node.op))
         if slug is not None:
             words = f"{node.op} takes the number out; whether {question.names[0]} uses it was not recorded"
@@ -268,10 +254,64 @@ def _left(question: Question) -> Iterator[Finding]:
     yield from found
 
 
-def _gone_before(question: Question) -> list[Node]:
+def _leaving(question: Question) -> list[Node]:
     """The operations that took x out of the framework while y was not done yet."""
     graph, left = question.evidence.graph, question.route.left
     if graph.framework == "jax":  # its operations stand in the order of need, not of time
         return left
     before = done_by(graph, question.route.needed)
     return [node for node in left if node.id < before]
+
+
+# ---------------------------------------------------------------- y comes from another tensor with the same history
+
+
+def _find_recomputed(question: Question) -> Finding | None:
+    """A value on the way to y that was made exactly as x was."""
+    graph = question.evidence.graph
+    node = graph.producer(question.route.x)
+    if node is None or not node.inputs:
+        return None
+    histories = _histories(graph)
+    mine = histories.get(question.route.x)
+    for other in sorted(question.route.needed):
+        if other != question.route.x and histories.get(other) == mine and graph.producer(other) is not None:
+            there = graph.producer(other)
+            assert there is not None
+            name = question.names[1]
+            words = (
+                f"{question.names[0]} comes from another tensor, made at {there.where} by the same operations on the same inputs"
+            )
+            sentence = f"{name} was computed a second time; {question.names[0]} was made from the first"
+            certain = _is_same_value(question, other)
+            return question.finding("recomputed_tensor", node, words, certain=certain, sentence=sentence)
+    return None
+
+
+def _is_same_value(question: Question, other: int) -> bool:
+    """The structure does not tell 2 * x from 3 * x; the numbers do, where both are still held."""
+    mine, theirs = question.evidence.value(question.route.x), question.evidence.value(other)
+    return mine is not None and theirs is not None and mine.shape == theirs.shape and bool(np.array_equal(mine, theirs))
+
+
+def _histories(graph: Graph) -> dict[int, int]:
+    """For every value a number that tells how it was made: equal numbers, equal operations on equal inputs."""
+    known: dict[object, int] = {}
+    found: dict[int, int] = {}
+
+    def number(history: object) -> int:
+        return known.setdefault(history, len(known))
+
+    for tensor in graph.tensors.values():
+        if tensor.node is None:
+            found[tensor.id] = number(("input", tensor.id))
+    for node in graph.nodes:
+        inputs = tuple(found.get(k, -1 - k) for k in node.inputs)
+        for place, output in enumerate(node.outputs):
+            if output in node.inputs:
+                continue
+            if not node.inputs or node.write is not None or node.op.startswith("Parameter"):
+                found[output] = number(("made", node.id, place))
+            else:
+                found[output] = number((node.op, inputs, place, graph.tensors[output].shape, graph.tensors[output].dtype))
+    return found

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.where import Where
-from wrt._why.cause import by_operation, key
+from wrt._why.causes import by_operation, key
 from wrt._why.question import Question
-
-TINY = 1e-8
-HUGE = 1e8
-LONG = 8
+from wrt._why.thresholds import CHAIN_OPERATIONS, GROWING_RATIO, ORDINARY_RATIO, SHRINKING_RATIO, STEEP_RATIO
 
 
-def size(question: Question) -> list[Finding]:
+def find_magnitude(question: Question) -> list[Finding]:
     """Findings about the magnitude; none for ordinary numbers."""
     gradient = question.gradient
     if gradient is None:
@@ -23,7 +22,7 @@ def size(question: Question) -> list[Finding]:
     asked = np.abs(gradient[question.mask])
     largest = float(asked.max()) if asked.size else 0.0
     start = float(np.max(np.abs(question.seed))) if question.seed.size else 1.0
-    if largest == 0.0 or TINY < largest / start < HUGE:
+    if largest == 0.0 or 1 / ORDINARY_RATIO < largest / start < ORDINARY_RATIO:
         return []
     return _small(question, largest) if largest < start else _large(question, largest)
 
@@ -33,10 +32,10 @@ def _large(question: Question, largest: float) -> list[Finding]:
     table = by_operation("breaks")
     for node, ratio in ratios:
         slug = table.get(key(node.op))
-        if ratio > 1e6 and slug is not None:
+        if ratio > STEEP_RATIO and slug is not None:
             words = f"the gradient grows {ratio:.1e} times in {node.op}, to {largest:.1e}"
             return [question.finding(slug, node, words, certain=True)]
-    growing = [(node, ratio) for node, ratio in ratios if ratio > 1.05]
+    growing = [(node, ratio) for node, ratio in ratios if ratio > GROWING_RATIO]
     where = _line(growing, 1)
     if where is None:
         return []
@@ -49,10 +48,10 @@ def _small(question: Question, largest: float) -> list[Finding]:
     table = by_operation("flattens")
     for node, ratio in ratios:
         slug = table.get(key(node.op))
-        if ratio < 1e-6 and slug == "saturated":
+        if ratio < 1 / STEEP_RATIO and slug == "saturated":
             words = f"the gradient shrinks {ratio:.1e} times in {node.op}, to {largest:.1e}"
             return [question.finding(slug, node, words, certain=True)]
-    shrinking = [(node, ratio) for node, ratio in ratios if ratio < 0.6]
+    shrinking = [(node, ratio) for node, ratio in ratios if ratio < SHRINKING_RATIO]
     where = _line(shrinking, -1) if _many_do_it(shrinking) else None
     if where is None:
         return []
@@ -61,9 +60,9 @@ def _small(question: Question, largest: float) -> list[Finding]:
 
 
 def _many_do_it(shrinking: list[tuple[Node, float]]) -> bool:
-    """Whether the way is what makes it small: without the one operation that does most, it would still be."""
+    """Whether the way is what makes it small: without the one operation that does most, it would still be half as small."""
     logs = sorted(float(np.log10(ratio)) for _, ratio in shrinking)
-    return sum(logs[1:]) < -4
+    return sum(logs[1:]) < -math.log10(ORDINARY_RATIO) / 2
 
 
 def _ratios(question: Question) -> list[tuple[Node, float]]:
@@ -84,7 +83,7 @@ def _ratios(question: Question) -> list[tuple[Node, float]]:
 
 def _line(ratios: list[tuple[Node, float]], sign: int) -> Where | None:
     """The line that does most of it, if a long chain does it."""
-    if len(ratios) < LONG:
+    if len(ratios) < CHAIN_OPERATIONS:
         return None
     by_line: dict[tuple[str, int], float] = {}
     places: dict[tuple[str, int], Where] = {}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wrt._core.finding import Finding, Findings
-from wrt._why.missing import missing
-from wrt._why.notfinite import is_not_finite, not_finite, value_not_finite
+from wrt._why.cut import find_cut
+from wrt._why.errors import find_refusal
+from wrt._why.magnitude import find_magnitude
+from wrt._why.notfinite import find_nan_value, find_not_finite, is_not_finite
 from wrt._why.paths import follow
 from wrt._why.question import Question
-from wrt._why.size import size
-from wrt._why.state import state
-from wrt._why.unpulled import unpulled
-from wrt._why.wrong import wrong
-from wrt._why.zero import is_zero, zero
+from wrt._why.state import find_state
+from wrt._why.wrong import find_wrong
+from wrt._why.zero import find_zero, is_zero
 
 
 def examine(question: Question) -> Findings:
@@ -25,7 +25,7 @@ def examine(question: Question) -> Findings:
 def _examine(question: Question) -> list[Finding]:
     route = question.route
     if not route.connected:
-        found = missing(question)
+        found = find_cut(question)
         return [*_zero_anyway(question), *found] if found[0].cause == "not_requires_grad" else found
     refused = [
         question.finding(slug, node, words, certain=True)
@@ -36,18 +36,18 @@ def _examine(question: Question) -> list[Finding]:
     try:
         gradient = question.gradient
     except Exception as error:
-        return [unpulled(question, error)]
+        return [find_refusal(question, error)]
     if gradient is None:
-        return [unpulled(question, None)]
+        return [find_refusal(question, None)]
     if is_not_finite(question):
-        return not_finite(question)
-    structural = list(wrong(question))
+        return find_not_finite(question)
+    structural = list(find_wrong(question))
     if is_zero(question):
         hooks = [f for f in structural if f.cause == "hook" and f.certain]
-        return hooks + value_not_finite(question) + zero(question)  # where y is NaN, zeros are the lesser trouble
+        return hooks + find_nan_value(question) + find_zero(question)  # where y is NaN, zeros are the lesser trouble
     if structural:
-        return structural + list(state(question))
-    return value_not_finite(question) or list(state(question)) or size(question)
+        return structural + list(find_state(question))
+    return find_nan_value(question) or list(find_state(question)) or find_magnitude(question)
 
 
 def _zero_anyway(question: Question) -> list[Finding]:
@@ -57,7 +57,7 @@ def _zero_anyway(question: Question) -> list[Finding]:
         return []
     asked = replace(question)
     asked.route = would
-    return zero(asked) if is_zero(asked) else []
+    return find_zero(asked) if is_zero(asked) else []
 
 
 def _distinct(found: list[Finding]) -> list[Finding]:

@@ -1,10 +1,11 @@
-"""Every cause has its own file, its page with a program and what it prints, and labelled programs that show it."""
+"""Every cause has its entry in the table, a page written from it, and labelled programs that show it."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import wrt
 from tests._pages import blocks, imported
-from wrt._why.cause import by_operation, causes
+from wrt._why.causes import FAMILIES, by_operation, causes
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "causes"
@@ -37,10 +38,42 @@ def test_there_is_a_cause_for_every_word_and_a_word_for_every_cause():
     assert sorted(causes()) == sorted(WORDS)
 
 
-def test_the_folders_hold_one_file_for_each_cause():
-    code = {path.stem for path in (ROOT / "src" / "wrt" / "_why" / "causes").glob("*.py")} - {"__init__"}
-    pages = {path.stem for path in PAGES.glob("*.md")} - {"index"}
-    assert code == pages == set(WORDS)
+def test_a_slug_stands_once_in_the_table():
+    assert sum(len(family.causes) for family in FAMILIES) == len(causes())
+
+
+def test_there_is_one_page_for_each_cause():
+    assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(WORDS)
+
+
+def makes_pages(root):
+    """`docs/make_causes.py`, of another checkout; only its environment knows where the package is."""
+    command = [sys.executable, str(root / "docs" / "make_causes.py")]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")})
+
+
+def test_pages_index_and_navigation_are_written_from_the_table():
+    result = makes_pages(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_page_an_entry_of_the_index_or_of_the_navigation_that_differs_is_named(tmp_path):
+    shutil.copytree(ROOT / "docs" / "causes", tmp_path / "docs" / "causes")
+    for name in ("docs/make_causes.py", "mkdocs.yml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    assert makes_pages(tmp_path).returncode == 0
+    for name, old, new in [
+        ("docs/causes/detach.md", ".detach()", ".detached()"),
+        ("docs/causes/index.md", "sqrt at zero", "sqrt of zero"),
+        ("mkdocs.yml", "- round: causes/round.md", "- rounding: causes/round.md"),
+    ]:
+        path = tmp_path / name
+        path.write_text(path.read_text().replace(old, new))
+    (tmp_path / "docs" / "causes" / "unheard_of.md").write_text("# unheard_of\n")
+    result = makes_pages(tmp_path)
+    assert result.returncode == 1
+    named = {line.split()[0] for line in result.stdout.splitlines()}
+    assert named == {"docs/causes/detach.md", "docs/causes/index.md", "mkdocs.yml", "docs/causes/unheard_of.md"}
 
 
 @pytest.mark.parametrize("slug", WORDS)
@@ -61,7 +94,7 @@ def test_the_pages_print_what_they_say(framework, tmp_path):
         pytest.skip(f"{framework} is not installed")
     chosen = [page for page in sorted(PAGES.glob("*.md")) if framework in imported(page.read_text())]
     assert chosen
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "COLUMNS": "100", "NO_COLOR": "1"}
     command = [sys.executable, "-W", "ignore", "-m", "tests._pages", *map(str, chosen)]
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from wrt._core.evidence import Again, Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Node
-from wrt._core.protocol import random_signs
 from wrt._core.where import Where
 from wrt._why.causes import causes, key, ops
+from wrt._why.question import signs
 from wrt._why.thresholds import (
     CHECK_TOLERANCE,
     PROBE_REFINEMENT,
@@ -101,7 +101,7 @@ def pull(evidence: Evidence, node: Node, seeds: list[Numbers | None] | None = No
     shapes = [evidence.graph.tensors[k].shape for k in node.outputs]
     found = []
     for round_ in range(2):
-        given: list[Numbers | None] = [_random(s, 11 + round_) for s in shapes]
+        given: list[Numbers | None] = [signs(s, 11 + round_) for s in shapes]
         if round_ == 0 and seeds is not None:
             given = seeds
         try:
@@ -164,7 +164,7 @@ def _weights(evidence: Evidence, node: Node, here: Sequence[Numbers | None]) -> 
     if any("complex" in dtype for dtype in dtypes):
         return [None] * len(here)
     floats = ["float" in dtype for dtype in dtypes] + [False] * (len(here) - len(dtypes))
-    return [_random(h.shape, 17 + k) if h is not None and f else None for k, (h, f) in enumerate(zip(here, floats, strict=True))]
+    return [signs(h.shape, 17 + k) if h is not None and f else None for k, (h, f) in enumerate(zip(here, floats, strict=True))]
 
 
 def _forward_slope(again: Again, place: int, weights: list[Numbers | None]) -> Derivative:
@@ -216,12 +216,6 @@ def _input_mismatch(
     return Probe(evidence, node, again, place, weights, backward).worst()
 
 
-def _random(shape: tuple[int, ...], seed: int) -> Numbers:
-    size = int(np.prod(shape)) if shape else 1
-    signs: Numbers = random_signs(1, max(1, size), seed)[0][:size].reshape(shape)
-    return signs
-
-
 def is_deliberate(again: Again) -> bool:
     """An identity or a staircase with a slope of its own: gradient reversal and straight-through are meant so."""
     try:
@@ -231,7 +225,7 @@ def is_deliberate(again: Again) -> bool:
         for place, base in enumerate(again.inputs):
             moved = list(again.inputs)
             step = max(rounding("float32"), PROBE_ROUNDINGS * again.precision)
-            moved[place] = base + step * np.maximum(1.0, np.abs(base)) * _random(base.shape, 3)
+            moved[place] = base + step * np.maximum(1.0, np.abs(base)) * signs(base.shape, 3)
             there = again.run(moved)
             if any(a is not None and b is not None and not np.array_equal(a, b) for a, b in zip(here, there, strict=False)):
                 return False
@@ -292,7 +286,7 @@ class Probe:
         self.derivative = derivative
         base = again.inputs[place]
         self.step = again.precision ** (1 / 3) * max(1.0, float(np.max(np.abs(base))))
-        self.directions = random_signs(1, base.size, 23)[0]
+        self.directions = signs((base.size,), 23)
         self.tolerance = _tolerance(evidence, node, again)
 
     def worst(self) -> Mismatch | None:
@@ -360,7 +354,10 @@ class Probe:
         return (forward + backward) / 2, noise
 
     def _closer(self, nudge: Numbers, got: float, apart: float) -> bool:
-        """Whether a smaller step brings the differences nearer to the derivative: then the step was too long."""
+        """Whether a smaller step brings the differences nearer to the derivative: then the step was too long.
+
+        By half, as above: of a kink, what is too little for the one is enough for the other.
+        """
         close = self._one_sided(nudge, self.step / PROBE_REFINEMENT)
         return close is not None and abs((close[0] + close[1]) / 2 - got) < apart / 2 + close[2]
 

@@ -10,7 +10,7 @@ from wrt._core.dataflow import done_by
 from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node
 from wrt._why.causes import by_operation, key, ops
-from wrt._why.paths import SHAPE_ONLY, Stop, follow, upstream
+from wrt._why.paths import CASTS, SHAPE_ONLY, Stop, follow, upstream
 from wrt._why.question import Question
 
 REMOVABLE = frozenset(
@@ -18,7 +18,6 @@ REMOVABLE = frozenset(
      "copied_module", "sample_no_reparam", "checkpoint_reentrant", "detached_hidden_state", "tape_closed", "state_assign"]
 )  # fmt: skip
 INDEX_TOO = ops("max min cummax cummin sort topk kthvalue median mode msort TopKV2 nanmedian top_k")
-MOVES = ops("to type double float half bfloat16 cuda cpu type_as")
 
 
 def find_cut(question: Question) -> list[Finding]:
@@ -52,14 +51,14 @@ def _find_stops(question: Question) -> list[Finding]:
             found.append(explain_stop(question, stop))
     # Stable: among equals the first in time; but an earlier round of a loop lies outside the tape of the last one.
     found.sort(key=lambda finding: (finding.cause not in REMOVABLE, finding.cause == "tape_closed"))
-    fresh = _fresh_leaf(question, found[0])
+    fresh = _find_fresh_leaf(question, found[0])
     return [fresh, *found[1:]] if fresh is not None else found
 
 
 def explain_stop(question: Question, stop: Stop) -> Finding:
     """The path is cut here."""
     slug, node = _stop_cause(question, stop)
-    graph = question.evidence.graph
+    graph = question.graph
     gone = graph.tensors[stop.output]
     words = f"{node.op} takes a value with a gradient and gives one without ({gone.dtype}{list(gone.shape)})"
     off = question.evidence.off(node)
@@ -84,7 +83,7 @@ def _stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
     dtype = evidence.graph.tensors[stop.output].dtype
     if slug in ("argmax", "sort_indices") and _is_float(dtype) and key(node.op) in INDEX_TOO:
         slug = ""
-    if slug in ("integer_cast", "retensor") and _is_float(dtype) and key(node.op) in MOVES:
+    if slug in ("integer_cast", "retensor") and _is_float(dtype) and key(node.op) in CASTS:
         slug = ""
     if slug in ("detach", "dot_data", "stop_gradient"):
         slug = "numpy_roundtrip" if _goes_to_numpy(question, stop) else slug
@@ -107,7 +106,7 @@ def _stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:
 
 def _makes_variable(question: Question, node: Node) -> bool:
     """`tf.Variable(result)`: the assignment that made the variable."""
-    maker = question.evidence.graph.producer(node.inputs[0]) if node.inputs else None
+    maker = question.graph.producer(node.inputs[0]) if node.inputs else None
     return maker is not None and key(maker.op) == key("VarHandleOp")
 
 
@@ -130,7 +129,7 @@ def _copy_of_module(question: Question, stop: Stop) -> Node | None:
 def _goes_to_numpy(question: Question, stop: Stop) -> bool:
     """`.detach().numpy()`: the detach only serves the step out of the framework."""
     values = {stop.output}
-    for node in question.evidence.graph.nodes[stop.node.id + 1 :]:
+    for node in question.graph.nodes[stop.node.id + 1 :]:
         if values.isdisjoint(node.inputs):
             continue
         slug = by_operation("stops").get(key(node.op))
@@ -160,11 +159,11 @@ def _is_recurrent(question: Question, stop: Stop) -> bool:
 
 
 def _is_parameter(question: Question, tensor: int) -> bool:
-    node = question.evidence.graph.producer(tensor)
+    node = question.graph.producer(tensor)
     return node is not None and (not node.inputs or node.op.startswith("Parameter") or node.write is not None)
 
 
-def _fresh_leaf(question: Question, first: Finding) -> Finding | None:
+def _find_fresh_leaf(question: Question, first: Finding) -> Finding | None:
     """`loss.requires_grad_()` on a result that had lost its graph."""
     evidence = question.evidence
     start = evidence.starts(question.y)
@@ -209,7 +208,7 @@ def _find_unconnected(question: Question) -> Iterator[Finding]:
     if recomputed is not None:
         yield recomputed
         return
-    graph = question.evidence.graph
+    graph = question.graph
     unrecorded = question.evidence.unrecorded(question.y, route.x)
     certain = not leaving and not unrecorded
     name, of = question.names[1], question.names[0]
@@ -233,7 +232,7 @@ def _find_unconnected(question: Question) -> Iterator[Finding]:
 def dead_end(question: Question) -> Node | None:
     """The last operation that made something of x which nobody used."""
     route = question.route
-    for node in reversed(question.evidence.graph.nodes):
+    for node in reversed(question.graph.nodes):
         carried = not route.value.isdisjoint(node.inputs) and bool(node.outputs) and node.write is None
         if carried and route.needed.isdisjoint(node.outputs) and not node.op.startswith(("grad", "Parameter")):
             slug = by_operation("stops").get(key(node.op))
@@ -256,7 +255,7 @@ def _find_leaving(question: Question, leaving: list[Node]) -> Iterator[Finding]:
 
 def _leaving(question: Question) -> list[Node]:
     """The operations that took x out of the framework while y was not done yet."""
-    graph, left = question.evidence.graph, question.route.left
+    graph, left = question.graph, question.route.left
     if graph.framework == "jax":  # its operations stand in the order of need, not of time
         return left
     before = done_by(graph, question.route.needed)
@@ -268,7 +267,7 @@ def _leaving(question: Question) -> list[Node]:
 
 def _find_recomputed(question: Question) -> Finding | None:
     """A value on the way to y that was made exactly as x was."""
-    graph = question.evidence.graph
+    graph = question.graph
     node = graph.producer(question.route.x)
     if node is None or not node.inputs:
         return None

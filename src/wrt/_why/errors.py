@@ -153,11 +153,11 @@ def _blamed(question: Question, error: Exception | None) -> Node | None:
 def _silent(question: Question) -> Node | None:
     """The first operation after x that has a cotangent and gives none to what it took."""
     for node in question.route.path:
-        arrives = [question.cotangents.get(k) for k in node.outputs]
+        arrives = question.arrivals(node)
         if all(c is None for c in arrives):
             continue
         filled = [
-            np.ones(question.evidence.graph.tensors[k].shape) if c is None else c
+            np.ones(question.graph.tensors[k].shape) if c is None else c
             for k, c in zip(node.outputs, arrives, strict=True)
         ]
         pulled = question.evidence.local(node, filled)

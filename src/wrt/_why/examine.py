@@ -26,7 +26,7 @@ def _examine(question: Question) -> list[Finding]:
     route = question.route
     if not route.connected:
         found = find_cut(question)
-        return [*_zero_anyway(question), *found] if found[0].cause == "not_requires_grad" else found
+        return [*_find_zero_without_flag(question), *found] if found[0].cause == "not_requires_grad" else found
     refused = [
         question.finding(slug, node, words, certain=True)
         for slug, node, words in question.evidence.refused(question.y, route.x, route.path)
@@ -50,7 +50,7 @@ def _examine(question: Question) -> list[Finding]:
     return find_nan_value(question) or list(find_state(question)) or find_magnitude(question)
 
 
-def _zero_anyway(question: Question) -> list[Finding]:
+def _find_zero_without_flag(question: Question) -> list[Finding]:
     """A recording differentiates by what does not require grad too: where that is zero, `requires_grad_()` is no help."""
     would = follow(question.evidence, question.y, question.route.x, -1)
     if not would.connected:

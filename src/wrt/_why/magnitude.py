@@ -10,7 +10,7 @@ from wrt._core.finding import Finding
 from wrt._core.graph import Node
 from wrt._core.where import Where
 from wrt._why.causes import by_operation, key
-from wrt._why.question import Question
+from wrt._why.question import Question, max_abs
 from wrt._why.thresholds import CHAIN_OPERATIONS, GROWING_RATIO, ORDINARY_RATIO, SHRINKING_RATIO, STEEP_RATIO
 
 
@@ -19,9 +19,8 @@ def find_magnitude(question: Question) -> list[Finding]:
     gradient = question.gradient
     if gradient is None:
         return []
-    asked = np.abs(gradient[question.mask])
-    largest = float(asked.max()) if asked.size else 0.0
-    start = float(np.max(np.abs(question.seed))) if question.seed.size else 1.0
+    largest = max_abs([gradient[question.mask]])
+    start = max_abs([question.seed])
     if largest == 0.0 or 1 / ORDINARY_RATIO < largest / start < ORDINARY_RATIO:
         return []
     return _small(question, largest) if largest < start else _large(question, largest)
@@ -69,13 +68,10 @@ def _ratios(question: Question) -> list[tuple[Node, float]]:
     """How much each operation of the path makes of what arrives."""
     found = []
     for node in question.route.path:
-        arrives = [question.cotangents.get(k) for k in node.outputs]
-        before = max((float(np.max(np.abs(c))) for c in arrives if c is not None and c.size), default=0.0)
+        arrives = question.arrivals(node)
+        before = max_abs(arrives)
         pulled = question.evidence.local(node, arrives)
-        carried = [
-            g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient and g is not None and g.size
-        ]
-        after = max((float(np.max(np.abs(g))) for g in carried), default=0.0)
+        after = max_abs(g for k, g in zip(node.inputs, pulled, strict=True) if k in question.route.gradient)
         if before > 0 and after > 0:
             found.append((node, after / before))
     return found

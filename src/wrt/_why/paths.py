@@ -14,6 +14,9 @@ SHAPE_ONLY = ops(
 )
 """Take a tensor for its shape and type; nothing of its numbers goes on."""
 
+CASTS = ops("to type double float half bfloat16 cuda cpu type_as")
+"""Convert to another type or device."""
+
 FIRST_VALUE = key("AssignVariableOp")
 """What TensorFlow does with the constant that a variable is made of: the variable is what is trained."""
 

@@ -13,7 +13,7 @@ from wrt._why.examine import examine
 from wrt._why.paths import carries_numbers, trainable, upstream
 from wrt._why.question import Question, display_name
 from wrt._why.thresholds import ORDINARY_RATIO, ROUNDOFF_ROUNDINGS, SURVEYED_TENSORS, rounding
-from wrt._why.wrong import is_crossed_loss, made_by, softmax_before
+from wrt._why.wrong import is_crossed_loss, is_double_softmax, producer_before_reshapes
 from wrt._why.zero import ADDS
 
 EXPECTED = frozenset(["not_requires_grad", "not_indexed", "mask", "invariant_output", "tie_subgradient"])
@@ -91,7 +91,7 @@ def _suspicious(evidence: Evidence, ys: list[int], xs: list[int]) -> list[int]:
     healthy -= _accumulating(evidence, healthy)
     for node in _suspicious_operations(evidence):
         above = upstream(evidence.graph, node.outputs[0] if node.outputs else node.inputs[0])
-        healthy -= set(_first(evidence, xs, above))
+        healthy -= set(_one_above(evidence, xs, above))
     return [x for x in xs if x not in healthy]
 
 
@@ -160,9 +160,9 @@ def _is_suspect(graph: Graph, node: Node) -> bool:
         return bool(node.inputs)
     if len(node.inputs) > 1 and is_crossed_loss(graph, node):
         return True
-    return bool(node.inputs) and softmax_before(graph, node, made_by(graph, node.inputs[0]))
+    return bool(node.inputs) and is_double_softmax(graph, node, producer_before_reshapes(graph, node.inputs[0]))
 
 
-def _first(evidence: Evidence, xs: Sequence[int], above: set[int]) -> list[int]:
+def _one_above(evidence: Evidence, xs: Sequence[int], above: set[int]) -> list[int]:
     """One tensor above an operation is enough to ask about the operation."""
     return next(([x] for x in xs if not above.isdisjoint(evidence.moments(x))), [])

@@ -15,6 +15,9 @@ SHRINKING_RATIO = 0.6
 CHAIN_OPERATIONS = 8
 """So many operations are a chain."""
 
+LONG_PATH_OPERATIONS = 40
+"""On a path of more operations a gradient is small for its length, not because contributions cancel."""
+
 GUARD_OPERATIONS = 3
 """What is meant to keep an argument inside its domain stands at most so many operations before it."""
 

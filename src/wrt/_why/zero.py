@@ -14,13 +14,20 @@ import numpy.typing as npt
 from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
-from wrt._core.protocol import random_signs
 from wrt._why.causes import by_operation, key, ops
 from wrt._why.check import backward_mismatch, pull
 from wrt._why.cut import dead_end, explain_stop
 from wrt._why.paths import Stop
-from wrt._why.question import Question
-from wrt._why.thresholds import NOTHING_RATIO, ROUNDOFF_ROUNDINGS, SAME_RATIO, UNDERFLOW_SIZE, WALKED_VALUES, rounding
+from wrt._why.question import Question, max_abs, signs
+from wrt._why.thresholds import (
+    LONG_PATH_OPERATIONS,
+    NOTHING_RATIO,
+    ROUNDOFF_ROUNDINGS,
+    SAME_RATIO,
+    UNDERFLOW_SIZE,
+    WALKED_VALUES,
+    rounding,
+)
 from wrt._why.wrong import MODULE_HOOK, sum_of_pulls
 
 Mask = npt.NDArray[np.bool_]
@@ -55,13 +62,15 @@ def is_zero(question: Question) -> bool:
         return False
     if not asked.any():
         return True
-    if np.max(np.abs(asked)) > SAME_RATIO * np.max(np.abs(question.seed)):
+    largest = max_abs([asked])
+    if largest > SAME_RATIO * max_abs([question.seed]):
         return False
-    if _sums_to_roundoff(question, float(np.max(np.abs(asked)))):
+    if _sums_to_roundoff(question, largest):
         return True
-    largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
-    if np.max(np.abs(asked)) > ROUNDOFF_ROUNDINGS * _rounding(question) * largest:
-        return False  # too large for roundoff
+    if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * max_abs(question.cotangents.values()):
+        return False
+    if len(question.route.path) > LONG_PATH_OPERATIONS:
+        return False
     cleaned = _without_roundoff(question)
     if cleaned is None or cleaned[question.route.x][question.mask].any():
         return False
@@ -71,14 +80,15 @@ def is_zero(question: Question) -> bool:
 
 def _sums_to_roundoff(question: Question, largest: float) -> bool:
     """Whether x is added to many elements, and what comes back from them cancels: a bias before a normalization."""
-    route = question.route
+    route, tensors = question.route, question.graph.tensors
     consumers = route.consumers(route.x)
     for node in consumers:
         arrives = question.cotangents.get(node.outputs[0])
-        count = _size(question, node.outputs[0]) // max(1, _size(question, route.x))
+        size = max(1, tensors[route.x].size)
+        count = tensors[node.outputs[0]].size // size
         if key(node.op) not in ADDS or arrives is None or count < 2:
             return False
-        if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * float(np.sum(np.abs(arrives))) / max(1, _size(question, route.x)):
+        if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * float(np.sum(np.abs(arrives))) / size:
             return False
     return bool(consumers)
 
@@ -116,15 +126,13 @@ def _inner_size(
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
     if _is_elementwise(node):
         return [None if g is None else np.abs(g) for g in pulled]
-    signs = [None if c is None else c * random_signs(1, max(1, c.size), 31)[0][: c.size].reshape(c.shape) for c in arrives]
-    mixed = question.evidence.local(node, signs)
+    mixed = question.evidence.local(node, [None if c is None else c * signs(c.shape, 31) for c in arrives])
     sizes: list[Numbers | None] = []
     for g, other in zip(pulled, mixed, strict=True):
         if g is None or other is None or not np.all(np.isfinite(other)):
             sizes.append(None if g is None else np.abs(g))
         else:
-            level = float(np.max(np.abs(other))) if g.size else 0.0
-            sizes.append(np.maximum(np.abs(g), level))
+            sizes.append(np.maximum(np.abs(g), max_abs([other])))
     return sizes
 
 
@@ -136,9 +144,9 @@ def find_zero(question: Question) -> list[Finding]:
     """Why the elements asked about have no influence."""
     walk = Walk()
     _walk(question, walk, question.route.x, question.mask)
-    found = [_hook(question, node) for node in walk.hooked]
-    found += [_flat(question, node) for node in walk.flat]
-    found += [_cancel(question, node) for node in walk.cancels]
+    found = [_explain_hook(question, node) for node in walk.hooked]
+    found += [_explain_flat(question, node) for node in walk.flat]
+    found += [_explain_cancelling(question, node) for node in walk.cancels]
     found.sort(key=lambda finding: finding.cause == "not_indexed")  # stable: x[0] beside the x[1] that was asked about
     if walk.stops and all(finding.cause == "not_indexed" for finding in found):
         # other elements of x go on to y; these went into something whose gradient is cut
@@ -160,35 +168,32 @@ def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
         return
     walk.seen.add(value)
     walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]
-    evidence, cotangents = question.evidence, question.cotangents
+    evidence = question.evidence
     for node in question.route.consumers(value):
         places = [k for k, number in enumerate(node.inputs) if number == value]
-        random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
-        any_back = evidence.local(node, list(random))
+        any_back = evidence.local(node, [signs(_shape(question, k), k + 1) for k in node.outputs])
         if not _touches(any_back, places, mask):
             if len(places) > 1:
                 walk.cancels.append(node)  # x - x: both of its inputs are ours
             elif key(node.op) not in PASSIVE:
                 walk.flat.append(node)
             continue
-        back = evidence.local(node, [cotangents.get(k) for k in node.outputs])
+        back = evidence.local(node, question.arrivals(node))
         if _touches(back, places, mask):
             (walk.hooked if _is_hooked(question, value, node, mask) else walk.cancels).append(node)
             continue
-        _onward(question, walk, node, places, mask)
+        _follow_outputs(question, walk, node, places, mask)
 
 
 def _is_hooked(question: Question, value: int, node: Node, mask: Mask) -> bool:
     """Whether what the operations pass back does not cancel, and the engine has zeros all the same."""
-    graph = question.evidence.graph
+    graph = question.graph
     registered = any(key(n.op) == "registerhook" or n.op == MODULE_HOOK for n in graph.nodes)
     total = sum_of_pulls(question, value) if registered else None
-    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
-    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
-    return total is not None and bool(np.max(np.abs(total[mask]), initial=0.0) > SAME_RATIO * largest)
+    return total is not None and max_abs([total[mask]]) > SAME_RATIO * max_abs(question.arrivals(node))
 
 
-def _hook(question: Question, node: Node) -> Finding:
+def _explain_hook(question: Question, node: Node) -> Finding:
     """Zeros that no operation makes; the hook is named by the line that registered it, where that was recorded."""
     noted = [e.where for e in question.evidence.events if e.kind == "module_hook"]
     words = f"{node.op} passes a nonzero gradient back, and zeros go on: a hook stands between"
@@ -196,11 +201,11 @@ def _hook(question: Question, node: Node) -> Finding:
     return question.finding("hook", noted[-1] if noted else node, words, certain=one)
 
 
-def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:
+def _follow_outputs(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:
     """The slope is not zero, so the cotangent that arrives is: at the elements that depend on ours, or by cancelling."""
     went_on = False
     for place in places:
-        tangent = np.where(mask, random_signs(1, mask.size, 3)[0].reshape(mask.shape), 0.0)
+        tangent = np.where(mask, signs(mask.shape, 3), 0.0)
         moved = question.evidence.push(node, place, tangent)
         for k, output in enumerate(node.outputs):
             if output not in question.route.gradient & question.route.needed or output in node.inputs:
@@ -220,21 +225,21 @@ def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> boo
     return any((g := pulled[k]) is not None and bool(g[mask].any()) for k in places)
 
 
-def _flat(question: Question, node: Node) -> Finding:
+def _explain_flat(question: Question, node: Node) -> Finding:
     if node.gradient == "custom":
-        wrong = _by_hand(question, node)
+        wrong = _explain_custom_backward(question, node)
         if wrong is not None:
             return wrong
     table = by_operation("flattens")
     slug = table.get(key(question.evidence.via(node))) or table.get(key(node.op)) or "no_derivative"
     if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
         slug = "inplace_overwrite"
-    if slug == "dead_relu" and _is_on(question, node):
+    if slug == "dead_relu" and _is_active(question, node):
         slug = "clamp"
     if slug == "no_derivative" and node.gradient == "custom":
         slug = "custom_backward_none"
     words = f"a nonzero gradient arrives at {node.op} and none leaves towards {question.names[1]}: its slope is zero here"
-    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    dtypes = {question.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
     if slug in ("mask", "no_derivative", "saturated") and dtypes & {"float16", "bfloat16"}:
         slug, words = "low_precision", f"{words}; the numbers are of {', '.join(sorted(dtypes))}"
         return question.finding(slug, node, words, certain=False, also=("mask", "saturated"))
@@ -242,14 +247,14 @@ def _flat(question: Question, node: Node) -> Finding:
     return question.finding(slug, node, words, certain=known)
 
 
-def _is_on(question: Question, node: Node) -> bool:
+def _is_active(question: Question, node: Node) -> bool:
     """A relu with an upper bound that is flat although it gives something: it is above the bound."""
     made = question.evidence.value(node.outputs[0])
     given = question.evidence.saved(node).get("self") if made is None else None
     return any(numbers is not None and bool(np.all(numbers > 0)) for numbers in (made, given))
 
 
-def _by_hand(question: Question, node: Node) -> Finding | None:
+def _explain_custom_backward(question: Question, node: Node) -> Finding | None:
     """A rule of somebody's own that returns zeros where its forward does move."""
     again = question.evidence.again(node)
     if again is None or not again.custom:
@@ -261,17 +266,16 @@ def _by_hand(question: Question, node: Node) -> Finding | None:
     return question.finding("custom_backward_wrong", where, found.words, certain=True, also=also)
 
 
-def _cancel(question: Question, node: Node) -> Finding:
-    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
-    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
+def _explain_cancelling(question: Question, node: Node) -> Finding:
+    largest = max_abs(question.arrivals(node))
     if 0.0 < largest < UNDERFLOW_SIZE:
         words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
         return question.finding("vanishing_chain", node, words, certain=True)
-    squashed = _all_or_nothing(question, node)
+    squashed = _saturated_function(question, node)
     if squashed is not None:
         words = f"every element that {squashed} gives is 0 or 1 to within roundoff: its slope is zero here"
         return question.finding("saturated", node, words, certain=True, also=("invariant_output",))
-    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    dtypes = {question.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
     if dtypes & {"float16", "bfloat16"}:
         words = f"what arrives at {node.op} cancels to zero, or is too small for {', '.join(sorted(dtypes))}"
         return question.finding("low_precision", node, words, certain=False, also=("invariant_output",))
@@ -279,7 +283,7 @@ def _cancel(question: Question, node: Node) -> Finding:
     return question.finding("invariant_output", node, words, certain=True)
 
 
-def _all_or_nothing(question: Question, node: Node) -> str | None:
+def _saturated_function(question: Question, node: Node) -> str | None:
     """The function of the library whose parts cancel because it is saturated: a softmax that gives one 1 and zeros."""
     via = question.evidence.via(node)
     if by_operation("flattens").get(key(via)) != "saturated":
@@ -292,12 +296,9 @@ def _all_or_nothing(question: Question, node: Node) -> str | None:
 
 
 def _rounding(question: Question) -> float:
-    return rounding(question.evidence.graph.tensors[question.route.x].dtype)
+    return rounding(question.graph.tensors[question.route.x].dtype)
 
 
 def _shape(question: Question, tensor: int) -> tuple[int, ...]:
-    return question.evidence.graph.tensors[tensor].shape
+    return question.graph.tensors[tensor].shape
 
-
-def _size(question: Question, tensor: int) -> int:
-    return int(np.prod(_shape(question, tensor))) if _shape(question, tensor) else 1

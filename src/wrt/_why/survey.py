@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from wrt._core.evidence import Evidence
+from wrt._core.evidence import Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph, Node
 from wrt._why.causes import key
@@ -24,7 +24,7 @@ def survey(evidence: Evidence) -> Findings:
     """What `why` finds, with evidence, for each tensor that should have a gradient."""
     found: dict[tuple[str, str | None, int | None], Finding] = {}
     for ys, xs in _groups(evidence):
-        passes: dict[int, object] = {}
+        passes: dict[int, dict[int, Numbers | None]] = {}
         for x in _suspicious(evidence, ys, xs[:SURVEYED_TENSORS]):
             for finding in _examine_tensor(evidence, ys, x, passes):
                 if finding.certain and finding.cause not in EXPECTED:
@@ -32,7 +32,9 @@ def survey(evidence: Evidence) -> Findings:
     return Findings(tuple(found.values()), "why, for everything in this run")
 
 
-def _examine_tensor(evidence: Evidence, ys: list[int], x: int, passes: dict[int, object]) -> Iterator[Finding]:
+def _examine_tensor(
+    evidence: Evidence, ys: list[int], x: int, passes: dict[int, dict[int, Numbers | None]]
+) -> Iterator[Finding]:
     """A tensor that any of several losses reaches is judged by those; otherwise by the last one."""
     graph = evidence.graph
     names = display_name(graph, x, "an input")
@@ -40,7 +42,7 @@ def _examine_tensor(evidence: Evidence, ys: list[int], x: int, passes: dict[int,
     reached = [q for q in questions if q.route.connected]
     for question in reached or questions[-1:]:
         if question.y in passes:
-            question.__dict__["cotangents"] = passes[question.y]  # one pass for all of them
+            question.cotangents = passes[question.y]  # one pass for all of them
         elif question in reached:
             with suppress(Exception):  # what the engine refuses is said by the examination
                 passes[question.y] = question.cotangents

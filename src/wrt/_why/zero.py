@@ -6,6 +6,7 @@ and does it pass *the* cotangent that arrives (if not, contributions cancel: the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -142,8 +143,7 @@ def _is_elementwise(node: Node) -> bool:
 
 def find_zero(question: Question) -> list[Finding]:
     """Why the elements asked about have no influence."""
-    walk = Walk()
-    _walk(question, walk, question.route.x, question.mask)
+    walk = _walk(question, question.route.x, question.mask)
     found = [_explain_hook(question, node) for node in walk.hooked]
     found += [_explain_flat(question, node) for node in walk.flat]
     found += [_explain_cancelling(question, node) for node in walk.cancels]
@@ -162,8 +162,21 @@ def _is_loop(node: Node) -> bool:
     return key(node.op) in ("while", "scan", "foriloop", "cond")
 
 
-def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
-    """From elements whose cotangent is zero on to what was computed from them."""
+def _walk(question: Question, value: int, mask: Mask) -> Walk:
+    """From elements whose cotangent is zero on to what was computed from them, each way to its end; no depth is too deep."""
+    walk = Walk()
+    visits = [_visit(question, walk, value, mask)]
+    while visits:
+        onward = next(visits[-1], None)
+        if onward is None:
+            visits.pop()
+        else:
+            visits.append(_visit(question, walk, *onward))
+    return walk
+
+
+def _visit(question: Question, walk: Walk, value: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """What the operations do that take these elements; gives the elements to go on with."""
     if value in walk.seen or len(walk.seen) > WALKED_VALUES:
         return
     walk.seen.add(value)
@@ -182,7 +195,10 @@ def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
         if _touches(back, places, mask):
             (walk.hooked if _is_hooked(question, value, node, mask) else walk.cancels).append(node)
             continue
-        _follow_outputs(question, walk, node, places, mask)
+        onward = list(_affected(question, node, places, mask))
+        yield from onward
+        if not onward:
+            walk.cancels.append(node)
 
 
 def _is_hooked(question: Question, value: int, node: Node, mask: Mask) -> bool:
@@ -201,9 +217,9 @@ def _explain_hook(question: Question, node: Node) -> Finding:
     return question.finding("hook", noted[-1] if noted else node, words, certain=one)
 
 
-def _follow_outputs(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:
-    """The slope is not zero, so the cotangent that arrives is: at the elements that depend on ours, or by cancelling."""
-    went_on = False
+def _affected(question: Question, node: Node, places: list[int], mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """Elements of the outputs that depend on ours and have a zero cotangent: its slope is not zero, so that is where ours
+    comes from."""
     for place in places:
         tangent = np.where(mask, signs(mask.shape, 3), 0.0)
         moved = question.evidence.push(node, place, tangent)
@@ -215,10 +231,7 @@ def _follow_outputs(question: Question, walk: Walk, node: Node, places: list[int
             moves: Mask | None = (mask if key(node.op) in READS else None) if shift is None else np.asarray(shift != 0)
             support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
             if cotangent is None or not cotangent[support].any():
-                _walk(question, walk, output, support)
-                went_on = True
-    if not went_on:
-        walk.cancels.append(node)
+                yield output, support
 
 
 def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> bool:

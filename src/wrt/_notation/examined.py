@@ -28,7 +28,7 @@ def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
 
 def between(y: Asked, x: Asked) -> Findings:
     """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
-    record = y[0]
+    record: Any = y[0]
     x = (record, record.own(x[1]), x[2])
     if x[1].record is not record:
         raise _apart()

@@ -87,9 +87,9 @@ def _place(obj: Any) -> tuple[Any, Value, Elements]:
             raise unknown()
         return obj.value.record, obj.value, obj.elements
     for backend in _backends.loaded():
-        value = backend.recorded(obj) if backend.owns(obj) else None
-        if value is not None:
-            return value.record, value, Elements.all(value.shape)
+        found = backend.recorded(obj) if backend.owns(obj) else None
+        if found is not None:
+            return found.record, found, Elements.all(found.shape)
     raise unknown()
 
 

@@ -27,8 +27,8 @@ import numpy as np
 import torch
 
 import wrt
+from examples.cluster import network
 from wrt import d
-from wrt._cli.cluster_demo import network
 
 OUT = Path(__file__).with_name("out")
 SIZE, ROWS, WORKERS = 20_000, 500, 4

@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from torch import nn
 
 import wrt
-from wrt._cli.demo import closing
+from wrt._cli import demo
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 STORE = 'document.querySelector(".wrt").parentElement.microscope'
@@ -141,7 +141,7 @@ def main() -> None:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        run, tokens = closing.run(), transformer()
+        run, tokens = demo.shapes(), transformer()
         take(browser, run, "picture", on_a_picture, title="a small network on a ring")
         take(browser, tokens, "tokens", on_tokens, title="a causal transformer", tokens=WORDS)
         take(browser, tokens, "dark", lambda page: show(page, target="head", source="embed", at=[0, 8, 3]), theme="dark",

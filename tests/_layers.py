@@ -39,7 +39,7 @@ HOME = {
     **dict.fromkeys(("jax", "jaxlib", "flax", "equinox"), "_backends.jax"),
 }
 # The demo is a user's code: it asks wrt about tensors it made itself.
-USERS_CODE = ("wrt._cli.demo", "wrt._cli.cluster_demo")
+USERS_CODE = ("wrt._cli.demo",)
 
 ONLY_STDLIB_AND = {"_core": {"numpy"}, "errors": set[str]()}
 

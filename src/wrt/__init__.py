@@ -10,10 +10,10 @@ from wrt._notation.trace import Handle, Trace, load_graph, record, tap, trace
 from wrt._run.options import options
 
 if TYPE_CHECKING:
-    from wrt._beyond.local import local_cluster
     from wrt._beyond.map import map
     from wrt._beyond.model import Model
-    from wrt._beyond.stored import Stored
+    from wrt._beyond.store import Stored
+    from wrt._beyond.workers import local_cluster
     from wrt._core.finding import Finding, Findings
     from wrt._notation.joined import joined
     from wrt._notation.notebook import load_ipython_extension
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from wrt._operators.steps import Solved
     from wrt._run.function import Function
     from wrt._study.field import Field, receptive_field
-    from wrt._study.flow import Flow, flow
+    from wrt._study.flow import Flow, Watch, flow, watch
     from wrt._study.steering import Steered, steer
-    from wrt._study.watching import Watch, watch
 
 _WHEN_ASKED = {
     "Checked": "_operators.check",
@@ -42,18 +41,18 @@ _WHEN_ASKED = {
     "Solved": "_operators.steps",
     "Spectrum": "_operators.spectrum",
     "Steered": "_study.steering",
-    "Stored": "_beyond.stored",
-    "Watch": "_study.watching",
+    "Stored": "_beyond.store",
+    "Watch": "_study.flow",
     "check": "_notation.why",
     "explain_cause": "_notation.why",
     "flow": "_study.flow",
     "joined": "_notation.joined",
     "load_ipython_extension": "_notation.notebook",
-    "local_cluster": "_beyond.local",
+    "local_cluster": "_beyond.workers",
     "map": "_beyond.map",
     "receptive_field": "_study.field",
     "steer": "_study.steering",
-    "watch": "_study.watching",
+    "watch": "_study.flow",
     "why": "_notation.why",
 }
 """What most programs never use is imported when it is first named: `import wrt` stays light."""

@@ -9,7 +9,6 @@
 """
 
 from wrt._run.progress import Progress
-from wrt._study.places import handle_of, tensors_of
-from wrt._study.tensors import is_float, kept, numbers, precision, tensor_like
+from wrt._study.tensors import handle_of, is_float, kept, numbers, precision, tensor_like, tensors_of
 
 __all__ = ["Progress", "handle_of", "is_float", "kept", "numbers", "precision", "tensor_like", "tensors_of"]

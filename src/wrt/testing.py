@@ -12,12 +12,14 @@ Each returns what it proved (`Proven`), or raises `Failed`, an AssertionError th
 the lines; `Undecided` where the gradients cannot tell. In TensorFlow, JAX and PyTorch alike.
 """
 
-from wrt._testing.backward import assert_backward_correct
-from wrt._testing.batch import assert_batch_independent
-from wrt._testing.causal import assert_causal
-from wrt._testing.dependence import assert_depends, assert_independent
-from wrt._testing.field import assert_receptive_field
-from wrt._testing.parameters import assert_all_parameters_learn
+from wrt._testing.dependence import (
+    assert_batch_independent,
+    assert_causal,
+    assert_depends,
+    assert_independent,
+    assert_receptive_field,
+)
+from wrt._testing.training import assert_all_parameters_learn, assert_backward_correct
 from wrt._testing.verdict import Failed, Proven, Undecided
 
 __all__ = [

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 import wrt
+from examples.cluster import demonstrate, network
 from tests.beyond._models import fails_at_row_seven, jacobian, mlp, model, slow, weights
 from wrt import d
 from wrt._beyond.model import forget
-from wrt._cli.cluster_demo import demonstrate, network
 from wrt.errors import CannotTravel, Unfinished
 
 
@@ -190,7 +190,7 @@ def scheduler_gone(client, folder: Path) -> dict[str, object]:
 
 
 def demonstrated(client, folder: Path) -> dict[str, object]:
-    """What `wrt cluster-demo` shows once it has a cluster."""
+    """What `examples/cluster.py` shows once it has a cluster."""
     run = network(300).trace()
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

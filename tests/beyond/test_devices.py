@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 import wrt
-from wrt._beyond import devices
-from wrt._beyond.crew import Note
-from wrt._beyond.needs import needs
-from wrt._beyond.stored import Stored
+from wrt._beyond import model, needs
+from wrt._beyond.store import Stored
+from wrt._beyond.workers import Note
 from wrt.errors import NotInstalled
 
 
@@ -17,20 +16,20 @@ from wrt.errors import NotInstalled
 def test_workers_share_out_the_accelerators(monkeypatch, name, device: str) -> None:
     worker = SimpleNamespace(name=name, address="tcp://127.0.0.1:40000")
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(get_worker=lambda: worker))
-    monkeypatch.setattr(devices, "travel", lambda name: SimpleNamespace(devices=lambda: ["cuda:0", "cuda:1"]))
-    assert devices.device_here("auto", ["torch"]) == device
+    monkeypatch.setattr(model, "travel", lambda name: SimpleNamespace(devices=lambda: ["cuda:0", "cuda:1"]))
+    assert model.device_here("auto", ["torch"]) == device
 
 
 def test_a_worker_without_a_number_is_known_by_its_address(monkeypatch) -> None:
     worker = SimpleNamespace(name="tcp://127.0.0.1:40000", address="tcp://127.0.0.1:40000")
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(get_worker=lambda: worker))
-    assert devices.worker_number() == devices.worker_number() > 0
+    assert model.worker_number() == model.worker_number() > 0
 
 
 def test_what_was_asked_for_is_taken_and_none_leaves_it_to_the_framework(monkeypatch) -> None:
-    assert devices.device_here("cpu", ["torch"]) == "cpu"
-    monkeypatch.setattr(devices, "travel", lambda name: SimpleNamespace(devices=list))
-    assert devices.device_here("auto", ["torch"]) is None
+    assert model.device_here("cpu", ["torch"]) == "cpu"
+    monkeypatch.setattr(model, "travel", lambda name: SimpleNamespace(devices=list))
+    assert model.device_here("auto", ["torch"]) is None
 
 
 def test_a_missing_package_is_asked_for_in_words() -> None:

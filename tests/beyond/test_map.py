@@ -7,12 +7,10 @@ import torch
 import wrt
 from tests.beyond._models import by_loop
 from wrt import d
-from wrt._beyond import ahead, lift
+from wrt._beyond import lift, workers
 from wrt._beyond import map as map_file
-from wrt._beyond import study as study_file
-from wrt._beyond.ahead import Estimate
 from wrt._beyond.pack import pack
-from wrt._beyond.samples import Samples
+from wrt._beyond.workers import Eta
 from wrt._run import progress
 from wrt.errors import CannotTravel, NotATensor, TooLarge, Unfinished, WrongQuery, WrongShape
 
@@ -203,8 +201,8 @@ def test_a_transposed_question_is_refused(net: Net) -> None:
 
 
 def test_a_model_that_is_another_one_elsewhere_is_refused() -> None:
-    study, alone = study_file.study_of(
-        lambda t: d(t.output) / d(t.inputs[0]), Samples(XS, "torch"), wrt.Model(lambda: lambda x: x * 2), "norm"
+    study, alone = map_file.study_of(
+        lambda t: d(t.output) / d(t.inputs[0]), map_file.Samples(XS, "torch"), wrt.Model(lambda: lambda x: x * 2), "norm"
     )
     study.first = pack((XS[:1],)), alone
     study.answer((XS[:3],))
@@ -249,7 +247,7 @@ def test_what_is_no_data_set_is_told(net: Net) -> None:
 
 def killed_after(count: int, monkeypatch) -> None:
     """The power fails when a batch after these is written."""
-    write, left = map_file.written, count
+    write, left = map_file.write, count
 
     def dies(*args) -> None:
         nonlocal left
@@ -258,7 +256,7 @@ def killed_after(count: int, monkeypatch) -> None:
             raise KeyboardInterrupt
         write(*args)
 
-    monkeypatch.setattr(map_file, "written", dies)
+    monkeypatch.setattr(map_file, "write", dies)
 
 
 def test_it_goes_on_where_it_was_killed(net: Net, tmp_path, monkeypatch) -> None:
@@ -353,26 +351,26 @@ def test_a_model_that_travels_is_built_once(net: Net) -> None:
 
 
 def test_the_time_left_is_a_range_from_what_was_seen() -> None:
-    estimate = Estimate(100)
+    estimate = Eta(100)
     assert str(estimate) == "time left not known yet"
     for seconds in (1.0, 3.0) * 10:
-        estimate.took(seconds)
+        estimate.add(seconds)
     low, high = estimate.left()
     assert low < 160 < high  # 80 more of 2 s
     assert str(estimate) == "2 min to 3 min left"
 
 
 def test_what_remains_after_a_change_of_pace_follows_the_latest() -> None:
-    estimate = Estimate(1000)
+    estimate = Eta(1000)
     for seconds in [0.1] * 200 + [2.0] * 64:
-        estimate.took(seconds)
+        estimate.add(seconds)
     assert estimate.left() == pytest.approx((736 * 2.0, 736 * 2.0))
 
 
 def test_a_bar_shows_how_long_it_still_takes_and_is_the_only_one(monkeypatch) -> None:
-    monkeypatch.setattr(ahead, "watched", lambda: True)
-    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
-    with ahead.Ahead("100 blocks", 100) as bar:
+    monkeypatch.setattr(workers, "watched", lambda: True)
+    monkeypatch.setattr(workers, "PATIENCE", 0.0)
+    with workers.Bar("100 blocks", 100) as bar:
         for _ in range(4):
             bar.advance(3.0)
         assert bar._bar.tasks[0].fields["left"] == "5 min left"
@@ -382,8 +380,8 @@ def test_a_bar_shows_how_long_it_still_takes_and_is_the_only_one(monkeypatch) ->
 
 
 def test_nobody_watching_means_no_bar(monkeypatch) -> None:
-    monkeypatch.setattr(ahead, "watched", lambda: False)
-    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
-    with ahead.Ahead("100 blocks", 100) as bar:
+    monkeypatch.setattr(workers, "watched", lambda: False)
+    monkeypatch.setattr(workers, "PATIENCE", 0.0)
+    with workers.Bar("100 blocks", 100) as bar:
         bar.advance(3.0)
         assert bar._bar is None

@@ -85,7 +85,7 @@ def test_other_blocks_than_it_was_begun_with_are_refused(tmp_path) -> None:
 
 def test_a_full_disk_is_told_and_the_rest_is_computed_later(tmp_path, monkeypatch) -> None:
     J = jacobian(model(20, 30, 40))
-    write, room = to_zarr_file.written, 2
+    write, room = to_zarr_file.write, 2
 
     def limited(array, region, numbers) -> None:
         nonlocal room
@@ -94,7 +94,7 @@ def test_a_full_disk_is_told_and_the_rest_is_computed_later(tmp_path, monkeypatc
             raise OSError(errno.ENOSPC, "No space left on device")
         write(array, region, numbers)
 
-    monkeypatch.setattr(to_zarr_file, "written", limited)
+    monkeypatch.setattr(to_zarr_file, "write", limited)
     with pytest.raises(Unfinished) as error:
         J.to_zarr(tmp_path / "j", chunks=(10, -1))
     assert str(error.value).splitlines() == [

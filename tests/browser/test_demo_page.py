@@ -6,22 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from wrt._cli.demo import closing
+from wrt._cli import demo
 
 
 def test_a_click_in_the_demos_page_shows_the_slopes_of_its_network(opened: Any, tmp_path: Path) -> None:
-    said = closing.closing(tmp_path)
+    said = demo.write_page(tmp_path)
     assert "open it in a browser" in said
-    page = opened((tmp_path / closing.NAME).as_uri())
+    page = opened((tmp_path / demo.PAGE).as_uri())
     page.show("scores", page.view["source"]).click("target", 0, 1)
     assert page.over == "source"
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = closing._network()
-        closing._train(model)
-    model = model.double()
-    picture = closing._draw(0, torch)[None, None].double()
+    model, picture = demo.network()
     step = 1e-6
     for place in [(0, 0, 12, 12), (0, 0, 5, 12), (0, 0, 0, 0), (0, 0, 18, 7), (0, 0, 23, 23)]:
         move = torch.zeros_like(picture)

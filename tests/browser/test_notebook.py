@@ -57,7 +57,7 @@ def run() -> Any:
 
 @pytest.fixture(scope="module")
 def page(run: Any, opened: Any) -> Iterator[Any]:
-    import wrt._microscope.widget as made
+    import wrt._microscope.open as made
 
     kernels: list[Kernel] = []
     talk = made.Talk

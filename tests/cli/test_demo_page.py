@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.microscope.conftest import STAND_IN
-from wrt._cli.demo import closing
+from wrt._cli import demo
 from wrt._microscope import assets
 from wrt._microscope.encode import decoded
 
@@ -17,7 +17,7 @@ from wrt._microscope.encode import decoded
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(assets, "bundle", lambda: STAND_IN)
-    return closing.closing(tmp_path)
+    return demo.write_page(tmp_path)
 
 
 def carried(path: Path) -> dict[str, Any]:
@@ -25,15 +25,10 @@ def carried(path: Path) -> dict[str, Any]:
 
 
 def test_a_row_of_the_page_agrees_with_finite_differences(told: str, tmp_path: Path) -> None:
-    data = carried(tmp_path / closing.NAME)
+    data = carried(tmp_path / demo.PAGE)
     scores = next(one for one in data["maps"] if one["target"]["name"] == "scores")
-    rows = decoded(scores["dense"]).reshape(3, closing.SIDE, closing.SIDE)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = closing._network()
-        closing._train(model)
-    model = model.double()
-    picture = closing._draw(0, torch)[None, None].double()
+    rows = decoded(scores["dense"]).reshape(3, 24, 24)
+    model, picture = demo.network()
     step = 1e-5
     for i, j in [(12, 12), (5, 12), (0, 0), (18, 7)]:
         moved = picture.clone()
@@ -46,18 +41,18 @@ def test_a_row_of_the_page_agrees_with_finite_differences(told: str, tmp_path: P
 
 
 def test_the_network_knows_its_own_picture(told: str, tmp_path: Path) -> None:
-    data = carried(tmp_path / closing.NAME)
+    data = carried(tmp_path / demo.PAGE)
     assert data["hello"]["default"]["target"] == "scores"
-    assert data["hello"]["default"]["index"] == [0, closing.SHAPES.index("ring")]
+    assert data["hello"]["default"]["index"] == [0, 0]  # a ring
     picture = data["tensors"][data["hello"]["default"]["source"]]
     assert picture["view"] == "image"
     assert 0.9 < picture["max"] <= 1
 
 
 def test_the_demo_says_where_the_page_is(told: str, tmp_path: Path) -> None:
-    assert told.startswith(closing.NAME)
+    assert told.startswith(demo.PAGE)
     assert str(tmp_path) not in told
-    assert str(tmp_path) not in (tmp_path / closing.NAME).read_text()
+    assert str(tmp_path) not in (tmp_path / demo.PAGE).read_text()
 
 
 def test_without_the_page_the_demo_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +60,4 @@ def test_without_the_page_the_demo_says_so_and_goes_on(tmp_path: Path, monkeypat
         raise assets.NoPage("the page is not there", "it was not built", "make page")
 
     monkeypatch.setattr(assets, "bundle", missing)
-    assert closing.closing(tmp_path) == "no page was written: the page is not there\n  it was not built\n  make page"
+    assert demo.write_page(tmp_path) == "no page was written: the page is not there\n  it was not built\n  make page"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wrt._cli._query import read
+from wrt._cli.query import read
 from wrt.errors import WrongQuery
 
 READS = {

@@ -16,9 +16,9 @@ from tests.microscope.hostile import NAMES
 from wrt._microscope import assets
 from wrt._microscope.answer import Limits
 from wrt._microscope.encode import text
-from wrt._microscope.guard import LARGEST_BODY, POLICY
 from wrt._microscope.model import Microscope
-from wrt._microscope.server import Live
+from wrt._microscope.server import POLICY, Live
+from wrt._microscope.thresholds import BODY_BYTES, QUEUE_QUESTIONS
 from wrt.errors import WrtError
 
 DOCS = Path(__file__).parents[2] / "docs" / "microscope_hosts.md"
@@ -113,7 +113,7 @@ def attempts(live: Live) -> Iterator[tuple[str, int, str]]:
     yield tried("the token in the path", path=f"/api/hello?token={live.token}", drop=("X-Wrt-Token",))
     yield tried("Content-Type: text/plain", Content_Type="text/plain")
     yield tried("a form", Content_Type="application/x-www-form-urlencoded", body=b"a=1")
-    yield tried(f"a body of {LARGEST_BODY + 1} bytes", body=b" " * (LARGEST_BODY + 1))
+    yield tried(f"a body of {BODY_BYTES + 1} bytes", body=b" " * (BODY_BYTES + 1))
     yield tried("a body said to have 10^12 bytes", Content_Length="1000000000000")
     yield tried("a body of negative length", Content_Length="-1")
     yield tried("a body in chunks", Transfer_Encoding="chunked", drop=("Content-Length",))
@@ -248,10 +248,8 @@ def test_hostile_names_in_a_recording_are_text_everywhere(page: assets.Bundle) -
 def test_no_more_questions_wait_than_one_run_can_answer(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from wrt._microscope import jobs
-
     gate = threading.Event()
-    waiting = [live.worker.submit(gate.wait) for _ in range(jobs.WAITING)]
+    waiting = [live.worker.submit(gate.wait) for _ in range(QUEUE_QUESTIONS)]
     refused = ask(live, "hello")
     gate.set()
     assert refused["error"]["code"] == "limit"

@@ -14,7 +14,7 @@ from wrt import d
 from wrt._microscope import assets
 from wrt._microscope.encode import decoded
 from wrt._microscope.model import Microscope
-from wrt._microscope.widget import NoAnywidget, Talk
+from wrt._microscope.open import NoAnywidget, Talk
 
 
 class Cell:

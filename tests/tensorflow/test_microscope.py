@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import wrt
 from wrt._microscope.encode import decoded
-from wrt._microscope.matrices import matrix
 from wrt._microscope.model import Microscope
+from wrt._microscope.saved import matrix
 
 
 @pytest.fixture(scope="module")

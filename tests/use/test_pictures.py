@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from wrt import d
-from wrt._pictures import draw, html
+from wrt import _pictures, d
 from wrt.errors import TooLarge
 
 matplotlib.use("Agg")
@@ -54,13 +53,13 @@ def test_a_notebook_shows_words_until_it_is_computed(J) -> None:
 
 
 def test_a_larger_matrix_shows_its_corner_and_says_so() -> None:
-    assert "(top left 48 x 48 shown)" in html.table(np.ones((60, 60)), "J")
+    assert "(top left 48 x 48 shown)" in _pictures.table(np.ones((60, 60)), "J")
 
 
 def test_what_is_no_number_is_gray_and_counted() -> None:
     values = np.array([[np.nan, 1.0]])
-    assert "#b7b7b7" in html.table(values, "J")
-    assert draw.alt_text(values, "J").endswith("1 not finite")
+    assert "#b7b7b7" in _pictures.table(values, "J")
+    assert _pictures.alt_text(values, "J").endswith("1 not finite")
 
 
 def test_a_picture_of_too_much_is_refused() -> None:

@@ -1,11 +1,13 @@
-"""`wrt.Model`: a model as the recipe from which any process builds the same one. Never a live graph."""
+"""`wrt.Model`: a model as the recipe from which any process builds the same one, on its own device. Never a live graph."""
 
 from __future__ import annotations
 
 import pickle
 import random
+import sys
 import threading
 import weakref
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from wrt._beyond.devices import device_here
-from wrt._beyond.fingerprint import fingerprint
-from wrt._beyond.pack import Packed, frameworks, leaves, pack, travel, unpack
+from wrt._beyond.pack import Packed, fingerprint, frameworks, leaves, pack, travel, unpack
+from wrt._beyond.thresholds import KEPT_RUNS
 from wrt._notation.trace import Trace, trace
 from wrt.errors import CannotTravel, NotATensor
 
@@ -28,7 +29,6 @@ COUNTS: Counter[str] = Counter()
 
 _RUNS: OrderedDict[str, Trace] = OrderedDict()
 _MODELS: weakref.WeakKeyDictionary[Any, Model] = weakref.WeakKeyDictionary()
-KEPT = 2  # recorded runs that one process holds on to
 
 
 class Model:
@@ -75,7 +75,7 @@ class Model:
                     known = trace(self.built(device), *unpack(self.inputs, device))
                 COUNTS["recorded"] += 1
                 _RUNS[self.token] = known
-                while len(_RUNS) > KEPT:
+                while len(_RUNS) > KEPT_RUNS:
                     _RUNS.popitem(last=False)
             _RUNS.move_to_end(self.token)
             _MODELS[known._one] = self
@@ -205,3 +205,31 @@ def _imported(path: str) -> Any:
             "write a module that every worker can import, then a colon and the function in it",
         ) from None
     return found
+
+
+def device_here(wanted: str, frameworks: list[str]) -> str | None:
+    """`wanted`, or for "auto" this worker's share of the accelerators; None leaves it to the framework."""
+    if wanted != "auto":
+        return wanted
+    for name in frameworks:
+        found: list[str] = travel(name).devices()
+        if found:
+            return found[worker_number() % len(found)]
+    return None
+
+
+def current_worker() -> Any:
+    """The dask worker that this process is; None where it is none."""
+    try:
+        return sys.modules["distributed"].get_worker() if "distributed" in sys.modules else None
+    except ValueError:
+        return None
+
+
+def worker_number() -> int:
+    """Which worker of its machine this process is: by its name where that is a number, otherwise by its address."""
+    worker = current_worker()
+    if worker is None:
+        return 0
+    digits = "".join(c for c in str(worker.name) if c.isdigit()) if "://" not in str(worker.name) else ""
+    return int(digits) if digits else zlib.crc32(str(worker.address).encode())

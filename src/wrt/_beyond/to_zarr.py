@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any, Literal
 
-from wrt._beyond.crew import Note, noted, perform, refuse_unfinished
-from wrt._beyond.dask_array import bounds_of, region_of
-from wrt._beyond.grid import TARGET, Grid, grid_of
+from wrt._beyond import needs
+from wrt._beyond.dask_array import Grid, grid_of
 from wrt._beyond.question import numpy_dtype
-from wrt._beyond.source import BUDGET, Source, source_of
-from wrt._beyond.sparse_store import write_csr
-from wrt._beyond.store import Store, written
-from wrt._beyond.stored import Stored
+from wrt._beyond.solve import Region
+from wrt._beyond.source import Source, source_of
+from wrt._beyond.store import Store, Stored, another_question, write
+from wrt._beyond.thresholds import BLOCK_BYTES, KEPT_BYTES
+from wrt._beyond.workers import Note, note, perform
 from wrt._notation.derivative import Derivative
-from wrt._run.chunk import chunk_bytes
+from wrt._run.memory import call_bytes
 from wrt.errors import WrongQuery
 
 Layout = Literal["dense", "csr"]
-COPIES = 3  # of a block that are alive at once: swept, encoded, on its way to the disk
-CALLS = 2.5  # times what one call of the engine is expected to take (measured)
-ONE_CALL = 14  # times a block that is computed in one call, all in all
 
 
 def to_zarr(
@@ -46,47 +42,84 @@ def to_zarr(
     y = derivative.rows.shape
     shapes = {"y": list(y), "x": list(derivative.shape[len(y) :])}
     about = {"question": str(source), **shapes, "budget": _budget(known, memory)}
-    array = store.prepared(source.identity, grid, dtype, about)
+    array = store.prepare(source.identity, grid, dtype, about)
     there = store.present(array)
-    missing = [bounds_of(region) for place, region in grid.regions() if place not in there]
+    jobs = [(store, region) for place, region in grid.regions() if place not in there]
     size = " x ".join(map(str, grid.shape))
-    jobs = [(store, bounds) for bounds in missing]
     done = perform(write_block, source, jobs, what=f"{len(jobs)} blocks of a {size} Jacobian", client=client)
     left = 0 if done.finished == len(jobs) else len(grid) - len(store.present(array))
-    refuse_unfinished(done, left, len(grid), path, lambda number: f"block {_named(missing[number])}")
+    done.refuse_missing(left, len(grid), path, lambda number: f"block {_words(jobs[number][1])}")
     return Stored(path, array, grid.shape, len(grid), len(jobs), time.perf_counter() - begun, done.workers)
 
 
-def write_block(source: Source, store: Store, bounds: tuple[tuple[int, int], ...]) -> Note:
+def write_block(source: Source, store: Store, region: Region) -> Note:
     """Compute one block and write it; what a worker runs."""
-    numbers = source.block(region_of(bounds))
-    written(store.opened(), region_of(bounds), numbers)
+    numbers = source.block(region)
+    write(store.open(), region, numbers)
     with source.at_work():
-        return replace(noted(source.device), bytes=numbers.nbytes, how=source.solver().how)
+        return note(source.device, bytes=numbers.nbytes, how=source.solver().how)
 
 
 def _budget(known: Any, memory: int | None) -> int:
     """What was kept in memory when the answer was begun; otherwise half of what may be used."""
     held: Any = {} if known is None else known.attrs.get("wrt", {})
-    return int(held.get("budget", BUDGET if memory is None else min(BUDGET, memory // 2)))
+    return int(held.get("budget", KEPT_BYTES if memory is None else min(KEPT_BYTES, memory // 2)))
 
 
 def _grid(derivative: Derivative, known: Any, chunks: Any, memory: int | None) -> Grid:
     """The blocks of the array that is there already, or else the ones asked for."""
     if isinstance(chunks, str) and known is not None and known.shape == derivative.shape:
         chunks = tuple(known.chunks)
-    return grid_of(derivative, chunks, TARGET if memory is None else _window(memory // 2, chunk_bytes(derivative.ask)))
+    return grid_of(derivative, chunks, BLOCK_BYTES if memory is None else _window(memory // 2, call_bytes(derivative.ask)))
 
 
 def _window(memory: int, call: int) -> int:
     """Bytes of a block, so that its copies and one call of the engine fit.
 
+    Three copies of a block are alive at once: swept, encoded, on its way to the disk. A call takes up to 2.5 times what is
+    expected of it; a block that is computed in one call takes 14 times its bytes, all in all (both measured).
+
     >>> _window(70 * 2**20, 10 * 2**20) // 2**20, _window(14 * 2**20, 10 * 2**20) // 2**20
     (15, 1)
     """
-    left = memory - int(CALLS * call)
-    return max(1, left // COPIES if left > memory // 4 else memory // ONE_CALL)
+    left = memory - int(2.5 * call)
+    return max(1, left // 3 if left > memory // 4 else memory // 14)
 
 
-def _named(bounds: tuple[tuple[int, int], ...]) -> str:
-    return "[" + ", ".join(f"{start}:{stop}" for start, stop in bounds) + "]"
+def _words(region: Region) -> str:
+    return "[" + ", ".join(f"{one.start}:{one.stop}" for one in region) + "]"
+
+
+def write_csr(derivative: Derivative, source: Source, store: Store) -> Stored:
+    """The nonzeros, swept together where a structure shows: `data`, `indices` and `indptr` of compressed rows.
+
+    The names and attributes are those that anndata uses for its sparse matrices, so other programs can read them.
+    `complete` is written last.
+    """
+    zarr = needs("zarr", "an answer on disk")
+    begun = time.perf_counter()
+    group = zarr.open_group(store.place, mode="a")
+    held = group.attrs.get("wrt", {})
+    if held and held.get("token") != source.identity:
+        raise another_question(store.place, held)
+    there = bool(held.get("complete"))
+    if not there:
+        group.attrs["wrt"] = {"token": source.identity, "question": str(source), "complete": False}
+        with source.at_work():
+            matrix = derivative.sparse()
+        group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(matrix.shape)})
+        for name in ("data", "indices", "indptr"):
+            _write(zarr, group, name, getattr(matrix, name))
+        group.attrs["wrt"] = {**group.attrs["wrt"], "complete": True}
+    here = note(source.device)
+    shape = tuple(group.attrs["shape"])
+    return Stored(store.place, group, shape, 1, 0 if there else 1, time.perf_counter() - begun, {here.worker: here})
+
+
+def _write(zarr: Any, group: Any, name: str, numbers: Any) -> None:
+    pieces = (max(1, min(2**20, len(numbers))),)
+    codecs = [zarr.codecs.ZstdCodec(level=1)] if name != "data" else None
+    made = group.create_array(
+        name, shape=numbers.shape, chunks=pieces, dtype=numbers.dtype, compressors=codecs, overwrite=True
+    )
+    made[...] = numbers

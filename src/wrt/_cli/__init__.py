@@ -1,1 +1,1 @@
-"""The command line: `wrt <command>`. One file per command, see `app.py`."""
+"""The command line: `wrt <command>`, see `app.py`."""

@@ -13,21 +13,16 @@ import numpy as np
 
 from wrt._core.graph import Graph
 from wrt._microscope import encode
-from wrt._microscope.answer import Limits, derivative
-from wrt._microscope.graph import Drawn, is_float, kind, shape_and_dtype
-from wrt._microscope.naming import Names
-from wrt._microscope.overview import overview
-from wrt._microscope.question import Side, index, name_in, side
-from wrt._microscope.reasons import reasons
-from wrt._microscope.start import Start, start
-from wrt._microscope.views import view
+from wrt._microscope.answer import Limits, Side, derivative, index, name_in, overview, reasons, side
+from wrt._microscope.graph import Names, drawn, is_float
+from wrt._microscope.thresholds import TENSOR_NUMBERS
+from wrt._microscope.views import Start, start, view
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
 from wrt.errors import NotATensor, NotRecorded, UnknownName, WrtError
 
 PROTOCOL = 1
-LARGEST = 4_000_000  # numbers of one tensor that are sent at once
 
 
 class Microscope:
@@ -72,7 +67,7 @@ class Microscope:
 
     @cached_property
     def start(self) -> Start:
-        found = start(self.t, self.plain, self.names)
+        found = start(self.names)
         target, source = self._opens
         if target is not None:
             name, handle = self.named(target)
@@ -90,7 +85,7 @@ class Microscope:
                 "values are chosen by name, or as handles with an index",
                 't["conv2"][0, 5, 3, 3], or "conv2"',
             )
-        number = asked._recording.numbered(asked.__wrt_differential__()[0])
+        number = self.names.numbered(asked)
         name = None if number is None else self.names.best(number)
         if name is None:
             raise NotATensor("this value has no name in the recording", "a page finds values by name", "bind it to a variable")
@@ -133,7 +128,7 @@ class Microscope:
 
     @cached_property
     def _graph(self) -> dict[str, Any]:
-        return Drawn(self.plain, self.names, sources=self.sources).reply()
+        return drawn(self.names, sources=self.sources)
 
     def graph(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._graph
@@ -145,33 +140,30 @@ class Microscope:
         handle = self.names.handle(name)
         chosen = index(args.get("index"), handle.shape)
         number = self.names.number(name)
-        known = self.plain.tensors.get(-1 if number is None else number)
-        shape, dtype = (handle.shape, str(handle.dtype)) if known is None else shape_and_dtype(self.names, known, name)
-        what = "value" if known is None else kind(self.plain, known, self.names.best(known.id), self.names)
+        shape, dtype = (handle.shape, str(handle.dtype)) if number is None else self.names.shape_and_dtype(number)
+        what = "value" if number is None else self.names.kind(number)
         seen = view(
             shape, integer=not is_float(dtype), tokens=self.length, last=self.plain.framework != "torch",
             given=what == "input",
         )  # fmt: skip
         told: dict[str, Any] = {"name": name, "python": self.names.python(name), "shape": list(shape), "dtype": dtype}
         told |= {"kind": what, "integer": not is_float(dtype)}
-        told |= seen.to_dict() | {"tokens": self._labels(name) if seen.tokens is not None else None}
+        told |= seen.to_dict() | {"tokens": self._labels() if seen.tokens is not None else None}
         return told | self._numbers(handle if chosen is None else handle[chosen], name)
 
     def _numbers(self, handle: Handle, name: str) -> dict[str, Any]:
         size = math.prod(handle.shape)
         nothing: dict[str, Any] = {"data": None, "min": 0.0, "max": 0.0, "zeros": 0, "nonfinite": 0}
-        if size > LARGEST:
-            return nothing | {"note": f"{name} has {size} numbers, a page is sent {LARGEST} at once: ask for a part of it"}
+        if size > TENSOR_NUMBERS:
+            return nothing | {"note": f"{name} has {size} numbers, a page is sent {TENSOR_NUMBERS} at once: ask for a part of it"}
         try:
             data = encode.real(numbers(handle))
         except NotRecorded as error:
             return nothing | {"note": f"{error.what}: {error.write}"}
         return {"data": encode.array(data), **encode.extremes(data), "note": None}
 
-    def _labels(self, name: str) -> list[str]:
-        if self.tokens:
-            return self.tokens
-        return [str(one) for one in self.start.tokens or ()]
+    def _labels(self) -> list[str]:
+        return self.tokens or [str(one) for one in self.start.tokens or ()]
 
     def sizes(self, args: dict[str, Any]) -> dict[str, Any]:
         """How large the gradient of what is selected is at every value it passes: one pass of the engine where it can."""
@@ -200,8 +192,7 @@ class Microscope:
     @cached_property
     def _values(self) -> frozenset[int]:
         """What the run computed and was given; gradients of all parameters would double the pass."""
-        tensors = self.plain.tensors.values()
-        return frozenset(one.id for one in tensors if kind(self.plain, one, self.names.best(one.id), self.names) != "parameter")
+        return frozenset(k for k in self.plain.tensors if self.names.kind(k) != "parameter")
 
     # ---------------------------------------------------------------- derivatives
 

@@ -1,4 +1,4 @@
-"""`t.show()`, `t.save_html()`, `t.widget()`: the three hosts, opened for one recording."""
+"""`t.show()`, `t.save_html()`, `t.widget()`: the page of one recording, served, in a file, or in a notebook."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from wrt._microscope import assets
+from wrt._microscope.answer import malformed
 from wrt._microscope.model import Microscope
 from wrt._microscope.saved import Saved, save
-from wrt._microscope.server import Live
+from wrt._microscope.server import Job, Live, Worker, as_error
 from wrt._notation.trace import Trace
 from wrt.errors import WrtError
 
@@ -66,9 +68,7 @@ def widget(
     t: Trace, *, target: Any = None, source: Any = None, tokens: Sequence[str] = (), title: str = ""
 ) -> Any:
     """The page in a notebook."""
-    from wrt._microscope.widget import widget as made
-
-    return made(Microscope(t, title=title, tokens=tokens, target=target, source=source))
+    return _anywidget(Microscope(t, title=title, tokens=tokens, target=target, source=source))
 
 
 def in_notebook(t: Trace, options: dict[str, Any]) -> Any:
@@ -76,10 +76,9 @@ def in_notebook(t: Trace, options: dict[str, Any]) -> Any:
     if "ipykernel" not in sys.modules:
         return None
     try:
-        shown = widget(t)._repr_mimebundle_(**options)
+        return widget(t)._repr_mimebundle_(**options)
     except WrtError:
         return None
-    return shown
 
 
 def in_marimo(t: Trace) -> Any:
@@ -108,3 +107,84 @@ def _lead_there(url: str) -> None:
     address = escape(url, quote=True)
     leads.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><a href="{address}">open</a>')
     webbrowser.open(leads.as_uri())
+
+
+class NoAnywidget(WrtError, ImportError):
+    """A widget was asked for where anywidget is not installed."""
+
+
+def _anywidget(microscope: Microscope) -> Any:
+    """An anywidget that shows one recording."""
+    try:
+        import anywidget
+    except ImportError:
+        raise NoAnywidget(
+            "the page in a notebook needs anywidget",
+            "it is not installed here",
+            "pip install 'wrt[notebook]', or write t.show() or t.save_html(\"run.html\")",
+        ) from None
+    found = assets.bundle()
+
+    class Microscoped(anywidget.AnyWidget):
+        _esm, _css = found.script, found.style
+
+        def __repr__(self) -> str:
+            return f"Microscope  {microscope.title}"
+
+        def close(self) -> None:
+            talk.worker.close()
+            super().close()
+
+    made = Microscoped()
+    talk = Talk(microscope, made.send)
+    made.on_msg(lambda _, content, buffers: talk.heard(content))
+    return made
+
+
+class Talk:
+    """Messages in, messages out; what is computed runs beside the kernel, which stays free for the next cell."""
+
+    def __init__(self, microscope: Microscope, send: Any) -> None:
+        self.microscope = microscope
+        self.send = send
+        self.worker = Worker()
+        self._jobs: dict[Any, Job] = {}
+
+    def heard(self, content: Any) -> None:
+        """One message of the page: a question, or that an earlier one is no longer wanted."""
+        said = content if isinstance(content, dict) else {}
+        number = said.get("id")
+        if not isinstance(number, (int, str)):
+            return
+        if said.get("kind") == "cancel":
+            job = self._jobs.get(number)
+            if job is not None:
+                self.worker.cancel(job)
+        elif said.get("kind") == "ask":
+            self._ask(number, said.get("verb"), said.get("args"))
+
+    def _ask(self, number: int | str, verb: Any, args: Any) -> None:
+        try:
+            if not isinstance(verb, str) or not isinstance(args, dict):
+                raise malformed("the question has no verb or no arguments", '{"verb": "hello", "args": {}}')
+            job = self.worker.submit(
+                lambda: self.microscope.ask(verb, args),
+                on_progress=lambda job: self._progress(number, job),
+                on_done=lambda job: self._done(number, job),
+            )
+            if not job.done.is_set():
+                self._jobs[number] = job
+        except WrtError as error:
+            self.send({"kind": "reply", "id": number, "ok": False, "error": as_error(error)})
+
+    def _progress(self, number: int | str, job: Job) -> None:
+        told = job.told()
+        self.send({"kind": "progress", "id": number, "doing": told["doing"], "share": told["share"], "left_s": told["left_s"]})
+
+    def _done(self, number: int | str, job: Job) -> None:
+        self._jobs.pop(number, None)
+        self.worker.take(job)
+        if job.error is None:
+            self.send({"kind": "reply", "id": number, "ok": True, "result": job.result})
+        else:
+            self.send({"kind": "reply", "id": number, "ok": False, "error": as_error(job.error)})

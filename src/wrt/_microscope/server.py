@@ -1,4 +1,4 @@
-"""The live page: a server for this machine alone that computes what is clicked.
+"""The live page: a server for this machine alone that computes what is clicked, one question at a time.
 
 Python's own http.server is enough: two static files, one kind of question, one reader. It adds no dependency and no event
 loop beside the user's code. Only what stands in the table of `_Handler` exists; no part of a path is ever looked up on disk.
@@ -7,27 +7,261 @@ loop beside the user's code. Only what stands in the table of `_Handler` exists;
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import hmac
 import json
+import queue
 import secrets
 import socket
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.message import Message
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import quote
 
 from wrt._microscope import assets, encode
-from wrt._microscope.guard import HEADERS, LONGEST_PATH, Guard, Refusal
-from wrt._microscope.jobs import Job, Worker, as_error
+from wrt._microscope.answer import malformed
 from wrt._microscope.model import Microscope
-from wrt._microscope.question import malformed
-from wrt.errors import WrtError
+from wrt._microscope.thresholds import BODY_BYTES, IDLE_SECONDS, QUEUE_QUESTIONS
+from wrt._run.progress import LISTENER, WITHIN
+from wrt.errors import TooLarge, WrtError
 
-AT_ONCE = 0.2  # seconds a question may take before the page is told to come back for the answer
-CONNECTIONS = 32
-DISCARDED = 2**20  # bytes of a refused request that are thrown away before the connection is closed
-IDLE = 30.0  # seconds a connection may say nothing
-HTML, SCRIPT, STYLE, JSON = "text/html", "text/javascript", "text/css", "application/json"
+# ---- who may ask: this machine, this page, whoever holds the token; the rest is refused before it is read ----
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A status and a sentence; nothing that was sent comes back in it."""
+
+    status: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What an honest request to one port looks like."""
+
+    port: int
+    token: str = field(repr=False)
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+
+    def refuses_host(self, headers: Message) -> Refusal | None:
+        """A page of another name that was made to lead here (DNS rebinding) still says its own name."""
+        host = headers.get("Host")
+        if len(headers.get_all("Host", [])) != 1 or host not in self.hosts:
+            return Refusal(421, "this address is not served here")
+        origin = headers.get("Origin")
+        if origin is not None and origin != f"http://{host}":
+            return Refusal(403, "this origin may not ask")
+        return None
+
+    def refuses_question(self, headers: Message) -> Refusal | None:
+        """Questions come from this very page, as JSON, with the token."""
+        if headers.get("Origin") != f"http://{headers.get('Host')}":
+            return Refusal(403, "a question has to say from which origin it comes")
+        if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return Refusal(403, "a question has to come from this page")
+        if not hmac.compare_digest(headers.get("X-Wrt-Token", "").encode(), self.token.encode()):
+            return Refusal(403, "the token is missing or wrong")
+        if headers.get("Content-Type", "").split(";")[0].strip().lower() != "application/json":
+            return Refusal(415, "a question is JSON")
+        return None
+
+    def refuses_any_body(self, headers: Message) -> Refusal | None:
+        """What is fetched is asked for in one line; anything behind it could be taken for another request."""
+        if "Content-Length" in headers or "Transfer-Encoding" in headers:
+            return Refusal(400, "a page is fetched without a body")
+        return None
+
+    def refuses_body(self, headers: Message) -> Refusal | None:
+        if headers.get("Transfer-Encoding") is not None or len(headers.get_all("Content-Length", [])) != 1:
+            return Refusal(411, "a question says how long it is")
+        length = headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            return Refusal(411, "a question says how long it is")
+        if len(length) > 9 or int(length) > BODY_BYTES:
+            return Refusal(413, f"a question has at most {BODY_BYTES} bytes")
+        return None
+
+
+# ---- jobs ----
+
+
+class Cancelled(WrtError, RuntimeError):
+    """The page asked for something else."""
+
+
+CANCELLED = "cancelled", "the page asked for something else", "ask again"
+
+
+class TooMany(WrtError, RuntimeError):
+    """More questions than one recording can be asked at once."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One question: how far it is, and what came out."""
+
+    work: Callable[[], Any]
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    doing: str = "waiting"
+    share: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    stop: bool = False
+    result: Any = None
+    error: BaseException | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    on_progress: Callable[[Job], None] | None = None
+    on_done: Callable[[Job], None] | None = None
+
+    def told(self) -> dict[str, Any]:
+        """How far it is, for a page that waits."""
+        left = None
+        if self.started is not None and self.share:
+            left = (time.monotonic() - self.started) * (1 - self.share) / self.share
+        return {"done": False, "doing": self.doing, "share": self.share, "left_s": left}
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """The engine came this far; a job that is no longer wanted ends here."""
+        if self.stop:
+            raise Cancelled(*CANCELLED)
+        self.doing, self.share = what, min(1.0, done / max(1, total))
+        if self.on_progress is not None:
+            self.on_progress(self)
+
+
+class Worker:
+    """Runs jobs one after the other, in the context (`wrt.options`) in which it was made.
+
+    Its thread starts with the first job and ends when nothing was asked for a while: a page nobody looks at costs none.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Job | None] = queue.Queue()
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._context = contextvars.copy_context()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], Any], **hooks: Any) -> Job:
+        job = Job(work, **hooks)
+        with self._lock:
+            self._forget()
+            if sum(not one.done.is_set() for one in self._jobs.values()) >= QUEUE_QUESTIONS:
+                what = f"{QUEUE_QUESTIONS} questions are waiting already"
+                raise TooMany(what, "one is answered at a time", "wait, or cancel some of them")
+            self._jobs[job.id] = job
+            self._queue.put(job)
+            if self._thread is None:
+                run = self._context.copy().run
+                self._thread = threading.Thread(target=run, args=(self._loop,), name="wrt-microscope", daemon=True)
+                self._thread.start()
+        return job
+
+    def find(self, number: Any) -> Job | None:
+        with self._lock:
+            return self._jobs.get(number) if isinstance(number, str) else None
+
+    def take(self, job: Job) -> None:
+        """The answer was fetched: nobody will ask for it again."""
+        with self._lock:
+            self._jobs.pop(job.id, None)
+
+    def cancel(self, job: Job) -> None:
+        """Stop it before it starts, or at its next pass: a pass of the engine itself cannot be interrupted."""
+        job.stop = True
+
+    def close(self) -> None:
+        """End the thread after the job that runs; what still waits is cancelled."""
+        with self._lock:
+            for job in self._jobs.values():
+                job.stop = True
+            thread = self._thread
+            if thread is not None:
+                self._queue.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+
+    def _forget(self) -> None:
+        """Let answers go that nobody fetched within two minutes, and all but the latest 64."""
+        now = time.monotonic()
+        finished = [one for one in self._jobs.values() if one.ended is not None]
+        for k, one in enumerate(finished):
+            if now - (one.ended or now) > 120 or k < len(finished) - 64:
+                self._jobs.pop(one.id, None)
+
+    def _loop(self) -> None:
+        WITHIN.set(True)  # the page shows how far it is; the terminal it was started from stays quiet
+        while True:
+            try:
+                job = self._queue.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                job = None
+            if job is None:
+                with self._lock:
+                    if self._queue.empty():
+                        self._thread = None
+                        return
+                continue
+            self._run(job)
+
+    def _run(self, job: Job) -> None:
+        job.started, job.doing = time.monotonic(), "computing"
+        told = LISTENER.set(job.heard)
+        try:
+            if job.stop:
+                raise Cancelled(*CANCELLED)
+            job.result = job.work()
+            if job.stop:
+                raise Cancelled(*CANCELLED)
+        except BaseException as error:
+            job.error = error
+        finally:
+            LISTENER.reset(told)
+            job.ended = time.monotonic()
+            job.done.set()
+            if job.on_done is not None:
+                job.on_done(job)
+
+
+def as_error(error: BaseException) -> dict[str, Any]:
+    """An error as the page shows it: three lines and a word. Nothing of the machine is in it."""
+    if isinstance(error, WrtError):
+        code = "cancelled" if isinstance(error, Cancelled) else "limit" if isinstance(error, (TooMany, TooLarge)) else "question"
+        return {"what": error.what, "stands": error.where, "write": error.write, "code": code}
+    said = str(error).splitlines()
+    return {
+        "what": f"{type(error).__name__} while answering",
+        "stands": said[0][:300] if said else "without a word",
+        "write": "ask the same in Python to see where it comes from",
+        "code": "question",
+    }
+
+
+# ---- the server ----
 
 
 class PortTaken(WrtError, OSError):
@@ -67,9 +301,9 @@ class Live:
     def static(self) -> dict[str, tuple[str, str]]:
         """Everything that can be fetched: path -> (type, text)."""
         return {
-            "/": (HTML, self._page),
-            f"/{assets.SCRIPT}": (SCRIPT, self._bundle.script),
-            f"/{assets.STYLE}": (STYLE, self._bundle.style),
+            "/": ("text/html", self._page),
+            f"/{assets.SCRIPT}": ("text/javascript", self._bundle.script),
+            f"/{assets.STYLE}": ("text/css", self._bundle.style),
         }
 
     def answer(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +311,7 @@ class Live:
         if verb in ("progress", "cancel"):
             return self._about_job(verb, args)
         job = self.worker.submit(lambda: self.microscope.ask(verb, args))
-        return self._outcome(job) if job.done.wait(AT_ONCE) else {"ok": True, "pending": job.id}
+        return self._outcome(job) if self._soon(job) else {"ok": True, "pending": job.id}
 
     def _about_job(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         job = self.worker.find(args.get("job"))
@@ -86,7 +320,12 @@ class Live:
         if verb == "cancel":
             self.worker.cancel(job)
             return {"ok": True, "result": {"cancelled": True}}
-        return self._outcome(job) if job.done.wait(AT_ONCE) else {"ok": True, "result": job.told()}
+        return self._outcome(job) if self._soon(job) else {"ok": True, "result": job.told()}
+
+    @staticmethod
+    def _soon(job: Job) -> bool:
+        """Whether it is done within a moment; otherwise the page is told to come back for the answer."""
+        return job.done.wait(0.2)
 
     def _outcome(self, job: Job) -> dict[str, Any]:
         self.worker.take(job)
@@ -126,7 +365,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 16
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self._free = threading.BoundedSemaphore(32)
         self._open: dict[socket.socket, threading.Thread] = {}
         super().__init__(address, handler)
 
@@ -166,7 +405,7 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection: refuse, or answer from the table."""
 
     protocol_version = "HTTP/1.1"
-    timeout = IDLE
+    timeout = IDLE_SECONDS
 
     def __init__(self, live: Live, *args: Any) -> None:
         self.live = live
@@ -174,7 +413,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         refusal = self._refused() or self.live.guard.refuses_any_body(self.headers)
-        found = self.live.static().get(self.path) if len(self.path) <= LONGEST_PATH else None
+        found = self.live.static().get(self.path) if len(self.path) <= 64 else None
         if refusal is not None:
             self._refuse(refusal)
         elif found is None:
@@ -192,7 +431,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(refusal)
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200, encode.text(self._reply(str(verb), body)).encode(errors="replace"), JSON)
+        self._send(200, encode.text(self._reply(str(verb), body)).encode(errors="replace"), "application/json")
 
     def __getattr__(self, name: str) -> Any:
         """Any other method is answered in words, with the same headers."""
@@ -217,7 +456,7 @@ class _Handler(BaseHTTPRequestHandler):
         error = {"what": refusal.words, "stands": "the request was refused before it was read",
                  "write": "open the address that wrt printed", "code": "refused"}  # fmt: skip
         self.close_connection = True  # what was sent and not read must not be taken for the next request
-        self._send(refusal.status, encode.text({"ok": False, "error": error}).encode(), JSON)
+        self._send(refusal.status, encode.text({"ok": False, "error": error}).encode(), "application/json")
         self._let_go()
 
     def _let_go(self) -> None:
@@ -225,7 +464,7 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
             self.connection.settimeout(0.5)
-            for _ in range(DISCARDED // 65536):
+            for _ in range(16):  # a MiB at most
                 if not self.connection.recv(65536):
                     break
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wrt import _pictures
 from wrt._notation.text import one_line, question
-from wrt._pictures import draw, html
 from wrt.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 def plot(derivative: Derivative, ax: Any = None) -> Any:
     """One row as the image or the strip it is; several rows as a matrix of flattened y by flattened x."""
-    if derivative.size > draw.MANY_CELLS:
+    if derivative.size > _pictures.MANY_CELLS:
         raise TooLarge(
             f"a picture of {derivative.size} entries",
             f"the derivative has shape {derivative.shape}",
             "plot some rows, for example J[0].plot()",
         )
     title, across, down = _words(derivative)
-    return draw.heat(_matrix(derivative), ax, title=title, across=across, down=down)
+    return _pictures.heat(_matrix(derivative), ax, title=title, across=across, down=down)
 
 
 def shown(derivative: Derivative) -> str:
     """What a notebook displays: colors once it is computed; before that only the sentence, since looking costs nothing."""
     text = one_line(derivative)
-    if derivative.known is None or derivative.size < 2 or derivative.size > draw.MANY_CELLS:
+    if derivative.known is None or derivative.size < 2 or derivative.size > _pictures.MANY_CELLS:
         return f"<code>{escape(text)}</code>"
-    return html.table(_matrix(derivative), text)
+    return _pictures.table(_matrix(derivative), text)
 
 
 def _matrix(derivative: Derivative) -> Any:
@@ -43,7 +43,7 @@ def _matrix(derivative: Derivative) -> Any:
     scattered = derivative._entries is not None or derivative.order > 1 or derivative._transposed
     if scattered:
         return numbers.reshape(numbers.shape[0] if numbers.ndim > 1 else 1, -1)
-    return draw.matrix_of(numbers, rows)
+    return _pictures.matrix_of(numbers, rows)
 
 
 def _words(derivative: Derivative) -> tuple[str, str, str]:

@@ -16,15 +16,11 @@ from wrt import _backends
 from wrt._core.index import Elements
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
-from wrt._study.target import finder
-from wrt._study.tensors import Numbers, kept, numbers
+from wrt._study.tensors import Numbers, finder, kept, numbers
 from wrt.errors import NotDifferentiable, WrongIndex, WrongQuery, WrongShape
 
 Copies = Callable[[slice], Any]
 """Some of the inputs at which gradients are taken, with an axis for them in front."""
-
-AT_ONCE = 64 * 2**20  # bytes of inputs that run as one batch
-KEPT = 4 * 2**20  # bytes of noise that are kept for the next call
 
 
 def gradient(model: Callable[..., Any], x: Any, of: Any = None, *more: Any, **keywords: Any) -> Any:
@@ -66,15 +62,9 @@ def integrated_gradients(
 
 
 def smooth_grad(
-    model: Callable[..., Any],
-    x: Any,
-    of: Any = None,
-    *more: Any,
-    noise: float | Numbers = 0.15,
-    samples: int = 25,
-    seed: int = 0,
-    **keywords: Any,
-) -> Any:
+    model: Callable[..., Any], x: Any, of: Any = None, *more: Any, noise: float | Numbers = 0.15, samples: int = 25,
+    seed: int = 0, **keywords: Any,
+) -> Any:  # fmt: skip
     """The mean derivative over copies of the input with noise: a standard deviation, or an array of one for each copy."""
     explained = _Explained(model, of, more, keywords)
     drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *map(int, x.shape)), seed)
@@ -160,7 +150,7 @@ class _Explained:
 
     def followable(self, x: Any) -> bool:
         """Whether the question needs no recording: a torch tensor, and an index of the output."""
-        if not hasattr(x, "requires_grad_"):
+        if _backends.owner(x).name != "torch":
             return False
         if not x.is_floating_point():
             raise NotDifferentiable("the input has no derivative", f"it is of {x.dtype}", "explain the embedding")
@@ -176,7 +166,7 @@ class _Explained:
     def native(array: Numbers, x: Any) -> Any:
         """Numbers in the dtype of the input, to be added to it or multiplied by it; in torch where it lives."""
         backend = _backends.owner(x)
-        if hasattr(x, "requires_grad_"):
+        if backend.name == "torch":
             return backend.arrays.native(array, backend.lift(x.detach().requires_grad_()))
         return array.astype(backend.arrays.numpy(x).dtype)
 
@@ -215,7 +205,7 @@ def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
 def _weighted(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
     """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
     arrays, shape = _backends.owner(x).arrays, tuple(map(int, x.shape))
-    size = max(1, AT_ONCE // max(1, int(np.prod(shape)) * 8))
+    size = max(1, 64 * 2**20 // max(1, int(np.prod(shape)) * 8))  # copies in a batch of at most 64 MiB
     total: Any = None
     for start in range(0, len(weights), size):
         some = slice(start, start + size)
@@ -273,8 +263,8 @@ def _one_by_one(explained: _Explained, copies: Copies, weights: Numbers) -> Any:
 def _noise(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
     if size < 0:
         raise WrongQuery(f"noise={size}", "a standard deviation is not negative", "write noise=0.15")
-    small = 4 * int(np.prod(shape)) <= KEPT
-    return (_drawn if small else _drawn.__wrapped__)(size, shape, seed)
+    few = int(np.prod(shape)) <= 2**20
+    return (_drawn if few else _drawn.__wrapped__)(size, shape, seed)
 
 
 @lru_cache(maxsize=4)

@@ -13,16 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from wrt import _pictures
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
-from wrt._pictures import draw
-from wrt._study.places import handle_of, narrow_places, tensors_of
-from wrt._study.target import finder
-from wrt._study.tensors import Numbers, is_float, kept, numbers, precision, tensor_like
+from wrt._study.tensors import (
+    Numbers,
+    finder,
+    handle_of,
+    is_float,
+    kept,
+    narrow_places,
+    numbers,
+    precision,
+    tensor_like,
+    tensors_of,
+)  # fmt: skip
 from wrt.errors import NotDifferentiable, WrongShape
-
-SAMPLES = 24  # random inputs, as one batch
-MASS = 0.95  # of the gradient lies within the effective field
 
 Box = tuple[tuple[int, int], ...]
 
@@ -73,7 +79,7 @@ class Field:
     def plot(self, ax: Any = None) -> Any:
         """The gradient over the input, with both fields drawn around it."""
         flat = self.map if self.map.ndim == 2 else self.map.reshape(1, -1) if self.map.ndim == 1 else self.map.sum(0)
-        ax = draw.heat(flat, ax, title=f"what output {list(self.at)} sees", signed=False)
+        ax = _pictures.heat(flat, ax, title=f"what output {list(self.at)} sees", signed=False)
         from matplotlib.patches import Rectangle
 
         for box, color, words in ((self.box, "#4cc9f0", "can see"), (self.effective_box, "#80ed99", "95 % of the gradient")):
@@ -85,14 +91,9 @@ class Field:
 
 
 def receptive_field(
-    model: Callable[..., Any],
-    x: Any,
-    at: int | Sequence[int],
-    *more: Any,
-    of: Any = None,
-    axes: Sequence[int] | None = None,
+    model: Callable[..., Any], x: Any, at: int | Sequence[int], *more: Any, of: Any = None, axes: Sequence[int] | None = None,
     **keywords: Any,
-) -> Field:
+) -> Field:  # fmt: skip
     """What the output element(s) at a position can see of the input, and where its gradient lies.
 
     `at` is a position along the spatial axes, for all channels together: (5, 5) for a map of shape (batch, channels,
@@ -180,12 +181,12 @@ def _box(mask: Numbers) -> Box:
 
 
 def _massive(sizes: Numbers) -> Box:
-    """The narrowest interval along each axis that holds most of the gradient."""
+    """The narrowest interval along each axis that holds 95 % of the gradient."""
     spans = []
     for axis in range(sizes.ndim):
         along = sizes.sum(axis=tuple(k for k in range(sizes.ndim) if k != axis))
         total = np.concatenate([[0.0], np.cumsum(along)])
-        stops = np.searchsorted(total, total[:-1] + MASS * total[-1] * (1 - 1e-12))
+        stops = np.searchsorted(total, total[:-1] + 0.95 * total[-1] * (1 - 1e-12))
         widths = np.where(stops < len(total), stops - np.arange(len(along)), len(along) + 1)
         first = int(widths.argmin())
         spans.append((first, first + int(widths[first])) if total[-1] > 0 else (0, 0))
@@ -193,10 +194,10 @@ def _massive(sizes: Numbers) -> Box:
 
 
 def _samples(x: Numbers) -> Numbers:
-    """A batch of random inputs around the first sample."""
+    """A batch of 24 random inputs around the first sample."""
     one = x[:1].astype(np.float64)
     spread = float(one.std()) or 1.0
-    return one + spread * np.random.default_rng(0).standard_normal((SAMPLES, *one.shape[1:]))
+    return one + spread * np.random.default_rng(0).standard_normal((24, *one.shape[1:]))
 
 
 def _place(at: int | Sequence[int]) -> tuple[int, ...]:

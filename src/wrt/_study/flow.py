@@ -1,22 +1,23 @@
-"""`wrt.flow`: how large gradients are on their way back, layer by layer; where they vanish, explode or die."""
+"""`wrt.flow`: how large gradients are on their way back, and where they vanish, explode or die; `wrt.watch`: during training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache, wraps
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import numpy as np
 
+from wrt import _backends, _pictures
 from wrt._core.value import Value
 from wrt._notation.d import d
 from wrt._notation.trace import Handle
-from wrt._pictures import draw
 from wrt._study.tensors import Numbers, is_float, numbers
 from wrt.errors import UnknownName, WrongShape, WrtError
-
-VANISHED = 1e-6  # of the largest mean size among the layers of its kind
-EXPLODED = 1e4  # times the median
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,15 @@ class Flow:
         names = [f"{layer.name}  {'·' if layer.kind == 'parameter' else '▤'}" for layer in self.layers]
         marked = [layer.spot or (f"{layer.dead} of {layer.units} dead" if layer.dead else "") for layer in self.layers]
         title = "gradient size (· parameters, ▤ feature maps)"
-        return draw.bars(names, [layer.mean for layer in self.layers], ax, title=title, across="mean |gradient|", marked=marked)
+        means = [layer.mean for layer in self.layers]
+        return _pictures.bars(names, means, ax, title=title, across="mean |gradient|", marked=marked)
 
     def plot_maps(self, name: str, *, sample: int = 0, channels: int = 8) -> Any:
         """The gradient at a feature map of an image, one picture for each channel; returns the figure."""
         g = self.maps(name)
         if g.ndim != 4:
             raise WrongShape(f"{name} is no map of an image", f"its shape is {g.shape}", "choose a convolution's output")
-        first = draw.axes(size=(9.0, 2.4 * (1 + (min(channels, g.shape[1]) - 1) // 4)))
+        first = _pictures.axes(size=(9.0, 2.4 * (1 + (min(channels, g.shape[1]) - 1) // 4)))
         figure = first.figure
         first.remove()
         count = min(channels, g.shape[1])
@@ -133,24 +135,18 @@ def flow(loss: Any, model: Any = None) -> Flow:
             "the loss is not one number", f"its shape is {y.shape}", "give a scalar, for example loss.mean() or t['loss']"
         )
     record = y.value.record
-    layers, maps = [], {}
-    for name, handle in _feature_maps(record, model):
-        layers.append((name, "feature map", handle))
-    found = [(name, kind, y / d(handle)) for name, kind, handle in layers] if len(layers) < 2 else _together(y, layers)
+    layers = list(_feature_maps(record, model))
+    answers = y / d([handle for _, handle in layers]) if layers else []  # one shared pass
+    found = [(name, "feature map", one) for (name, _), one in zip(layers, answers)]
     if model is not None:
         found += [(name, "parameter", one) for name, one in named(y / d(model))]
     last = record.backend.name != "torch"  # where channels stand
-    told = []
+    sizes, maps = [], {}
     for name, kind, derivative in found:
         g = _numbers(derivative)
         maps[name] = g if g is not None else np.zeros(derivative.shape)
-        told.append(layer_of(name, kind, derivative.shape, g, channels_last=last))
-    return Flow(told, maps)
-
-
-def _together(y: Any, layers: list[tuple[str, str, Handle]]) -> list[tuple[str, str, Any]]:
-    answers = y / d([handle for *_, handle in layers])
-    return [(name, kind, one) for (name, kind, _), one in zip(layers, answers)]
+        sizes.append(layer_of(name, kind, derivative.shape, g, channels_last=last))
+    return Flow(sizes, maps)
 
 
 def _numbers(derivative: Any) -> Numbers | None:
@@ -164,10 +160,9 @@ def _numbers(derivative: Any) -> Numbers | None:
 
 def _feature_maps(record: Any, model: Any) -> Iterator[tuple[str, Handle]]:
     """What the layers of a model gave, in the order of the run; without a model every named value of the run."""
-    bindings = getattr(record, "names", None)
-    if bindings is None:
-        return
-    wanted = _layer_names(model)
+    if record.graph is None:
+        return  # a live graph has no names
+    wanted, bindings = _layer_names(model), record.names
     given = [one for _, one in named(record.inputs) if isinstance(one, Value)]
     for name in list(bindings):
         if wanted is None and name.endswith((".input", ".weight", ".bias")):
@@ -223,15 +218,140 @@ def _dead(sizes: Numbers, channels_last: bool) -> tuple[int, int]:
 
 
 def _judged(layers: Iterable[Layer]) -> Iterator[Layer]:
-    """Each compared with the others of its kind."""
+    """Each compared with the others of its kind: below a millionth of the largest, or 10,000 times the median."""
     layers = list(layers)
     for kind in ("feature map", "parameter"):
         some = [one for one in layers if one.kind == kind]
         means = [one.mean for one in some if np.isfinite(one.mean) and one.mean > 0]
         for one in some:
             spot = one.spot
-            if not spot and means and one.mean < VANISHED * max(means):
+            if not spot and means and one.mean < 1e-6 * max(means):
                 spot = "vanishing"
-            if not spot and means and one.mean > EXPLODED * float(np.median(means)):
+            if not spot and means and one.mean > 1e4 * float(np.median(means)):
                 spot = "exploding"
             yield one if spot == one.spot else Layer(**{**asdict(one), "spot": spot})
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Watch:
+    """What was seen so far: `history` holds (step, Flow). Call it with gradients where no hook can see them."""
+
+    def __init__(self, model: Any, every: int, log: Callable[[dict[str, float]], Any] | None) -> None:
+        self.model = model
+        self.every = max(1, every)
+        self.log = log
+        self.step = 0
+        self.history: list[tuple[int, Flow]] = []
+        self.missed = ""
+        self._open = True
+
+    @property
+    def latest(self) -> Flow | None:
+        return self.history[-1][1] if self.history else None
+
+    @property
+    def alerts(self) -> list[str]:
+        """Every spot that needed a look, with its step."""
+        return [f"step {step}: {layer.name} {layer.spot}" for step, seen in self.history for layer in seen if layer.spot]
+
+    def __call__(self, gradients: Any) -> None:
+        """One step by hand: a loss tensor of this step, or a tree of gradients (JAX, a GradientTape)."""
+        if not self._open:
+            return  # a compiled function may go on calling after the watch has ended
+        if self._due():
+            self._note(flow(gradients, self.model) if _is_loss(gradients) else _of_tree(gradients))
+        self.step += 1
+
+    def around(self, function: F) -> F:
+        """The same function, watched: `grad = w.around(jax.grad(loss))`. What it returns is looked at and handed on.
+
+        Inside `jit` too: the compiled function then hands its gradients over whenever it runs. Of a pair, as
+        `value_and_grad` gives, the second half is looked at.
+        """
+
+        @wraps(function, updated=())  # what else a callable object carries stays with it
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            found = function(*arguments, **keywords)
+            gradients = found[1] if isinstance(found, tuple) and len(found) == 2 and _is_value(found[0]) else found
+            if not any(part.later(gradients, self) for part in _parts("later")):
+                self(gradients)
+            return found
+
+        del watched.__wrapped__  # a transformation would look through it
+        return watched  # type: ignore[return-value]
+
+    def _due(self) -> bool:
+        return self.step % self.every == 0
+
+    def _saw(self, gradients: dict[str, Any] | None) -> None:
+        """A step is over that a hook has seen; None where nobody wanted to look."""
+        if gradients:
+            self._note(_of_tree(gradients))
+        self.step += 1
+
+    def _missed(self, words: str) -> None:
+        self.missed = words
+
+    def _note(self, seen: Flow) -> None:
+        self.history.append((self.step, seen))
+        if self.log is not None:
+            self.log(seen.to_dict())
+
+    def __repr__(self) -> str:
+        seen = f"Watch  {len(self.history)} looks in {self.step} steps"
+        told = [seen, f"{len(self.alerts)} alerts" if self.alerts else "", self.missed]
+        return ", ".join(one for one in told if one)
+
+
+@contextmanager
+def watch(model: Any, *, every: int = 100, log: Callable[[dict[str, float]], Any] | None = None) -> Iterator[Watch]:
+    """Look at the gradients of a model every so many backward passes; `log` gets `to_dict()` each time.
+
+    PyTorch modules, Keras models (`fit` too) and tf.Modules under a GradientTape are watched by themselves. In JAX no
+    gradient passes a place that could be watched: write `grad = w.around(jax.grad(loss))`, inside `jit` or not, or call
+    the watch with the gradients of the step: `w(grads)`.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(2, 1)
+    >>> with watch(model, every=2) as w:
+    ...     for _ in range(4):
+    ...         model(torch.ones(1, 2)).sum().backward()
+    >>> w
+    Watch  2 looks in 4 steps
+    """
+    seen = Watch(model, every, log)
+    with ExitStack() as stack:
+        for part in _parts("stepping"):
+            stack.enter_context(part.stepping(model, seen._due, seen._saw, seen._missed))
+        yield seen
+    seen._open = False
+
+
+def _parts(wanted: str) -> list[Any]:
+    """The training loops of the frameworks that the program uses, as far as they have something to say."""
+    found = [_part(backend.name) for backend in _backends.loaded()]
+    return [part for part in found if hasattr(part, wanted)]
+
+
+@cache
+def _part(backend: str) -> Any:
+    where = f"wrt._backends.{backend}.stepping"
+    return import_module(where) if find_spec(where) is not None else None
+
+
+def _is_value(given: Any) -> bool:
+    """Whether this is a loss, alone or beside what else a function told."""
+    return getattr(given[0] if isinstance(given, tuple) and given else given, "shape", None) == ()
+
+
+def _is_loss(given: Any) -> bool:
+    return not isinstance(given, (dict, list, tuple)) and getattr(given, "shape", None) in ((), (1,))
+
+
+def _of_tree(gradients: Any) -> Flow:
+    by_path = next((told for part in _parts("named") if (told := part.named(gradients)) is not None), None)
+    found = {name: None if one is None else numbers(one) for name, one in by_path or named(gradients)}
+    layers = [layer_of(name, "parameter", () if g is None else g.shape, g, channels_last=False) for name, g in found.items()]
+    return Flow(layers, {name: g for name, g in found.items() if g is not None})

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from wrt._notation.d import d
-from wrt._notation.trace import Trace, trace
+from wrt._notation.trace import Handle, Trace, trace
 from wrt._run.progress import Progress
-from wrt._study.ball import Norm, climb, length, nearest, steepest
-from wrt._study.target import Finder, Target, finder, target
-from wrt._study.tensors import Numbers, is_float, kept, numbers, precision, tensor_like
+from wrt._study.tensors import Finder, Numbers, finder, is_float, kept, numbers, precision, tensor_like
 from wrt.errors import NotDifferentiable, WrongQuery
 
 Way = Literal["up", "down"]
-HALVINGS = 8  # how often a step that leads astray is halved before iterations give up
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +89,10 @@ class _Course:
 
 
 def steer(
-    model: Callable[..., Any],
-    x: Any,
-    *more: Any,
-    toward: Any,
-    to: Way | float = "up",
-    eps: float = 0.1,
-    norm: Norm = "inf",
-    steps: int = 1,
-    step: float | None = None,
-    bounds: tuple[float, float] | None = None,
-    still: Sequence[Any] = (),
-    firmness: float = 10.0,
-    **keywords: Any,
-) -> Steered:
+    model: Callable[..., Any], x: Any, *more: Any, toward: Any, to: Way | float = "up", eps: float = 0.1, norm: Norm = "inf",
+    steps: int = 1, step: float | None = None, bounds: tuple[float, float] | None = None, still: Sequence[Any] = (),
+    firmness: float = 10.0, **keywords: Any,
+) -> Steered:  # fmt: skip
     """Change x, by at most `eps` in the given norm, so that `toward` goes "up", "down", or to a value.
 
     One step is the fast gradient (its sign for norm "inf"); more are projected iterations, and a step that leads astray
@@ -166,7 +153,7 @@ def _walk(course: _Course, room: _Room, first: _Stop, steps: int, size: float) -
     path, why = [first], ""
     with Progress(f"steering {course.target.words}", steps) as progress:
         for _ in range(steps):
-            there, why = _next(course, room, path[-1], size, patience=HALVINGS)
+            there, why = _next(course, room, path[-1], size, patience=8)
             if course.merit(there.run, there.value) <= course.merit(path[-1].run, path[-1].value):
                 why = why or "no step that improves it was found"
                 break
@@ -234,3 +221,95 @@ def _check(x: Numbers, norm: Any, steps: int, bounds: Any) -> None:
         raise WrongQuery(
             f"bounds={bounds}", f"the input goes from {x.min():.6g} to {x.max():.6g}", "give bounds that hold the input"
         )
+
+
+Norm: TypeAlias = Literal["inf", 2, 1]
+
+
+def steepest(g: Numbers, norm: Norm) -> Numbers:
+    """The step of length one that climbs fastest along a gradient.
+
+    >>> steepest(np.array([3.0, -4.0]), "inf").tolist(), steepest(np.array([3.0, -4.0]), 1).tolist()
+    ([1.0, -1.0], [0.0, -1.0])
+    """
+    if norm == "inf":
+        return np.sign(g)
+    if norm == 2:
+        return g / max(float(np.linalg.norm(g)), 1e-300)
+    step = np.zeros(g.shape)
+    largest = np.unravel_index(int(np.abs(g).argmax()), g.shape)
+    step[largest] = np.sign(g[largest])
+    return step
+
+
+def climb(g: Numbers, norm: Norm) -> float:
+    """How much that step climbs: the dual norm of the gradient."""
+    return float((g * steepest(g, norm)).sum())
+
+
+def length(v: Numbers, norm: Norm) -> float:
+    flat = v.reshape(-1)
+    return float(np.linalg.norm(flat, np.inf if norm == "inf" else norm)) if flat.size else 0.0
+
+
+def nearest(v: Numbers, radius: float, norm: Norm) -> Numbers:
+    """The nearest point of the ball around zero.
+
+    >>> nearest(np.array([3.0, 1.0]), 2.0, 1).tolist()
+    [2.0, 0.0]
+    """
+    if norm == "inf":
+        return np.clip(v, -radius, radius)
+    if norm == 2:
+        return v * min(1.0, radius / max(length(v, 2), 1e-300))
+    return v if length(v, 1) <= radius else _on_the_simplex(v, radius)
+
+
+def _on_the_simplex(v: Numbers, radius: float) -> Numbers:
+    """All entries shrink by the same amount, as far as zero: the amount that makes their sum the radius."""
+    sizes = np.sort(np.abs(v).reshape(-1))[::-1]
+    excess = (np.cumsum(sizes) - radius) / np.arange(1, len(sizes) + 1)
+    shrink = float(excess[np.flatnonzero(sizes > excess)[-1]])
+    shrunk: Numbers = np.sign(v) * np.maximum(np.abs(v) - shrink, 0.0)
+    return shrunk
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Terms of a weighted sum; each finds its handle in a new run. A handle of many elements stands for their sum."""
+
+    terms: tuple[tuple[float, Finder], ...]
+    words: str
+
+    def value(self, run: Trace) -> float:
+        return float(sum(weight * numbers(find(run)).astype(np.float64).sum() for weight, find in self.terms))
+
+    def gradient(self, run: Trace, x: Handle) -> Numbers:
+        """With respect to a handle of the same run, in its shape; one pull for each term."""
+        total = np.zeros(x.shape)
+        for weight, find in self.terms:
+            handle = find(run)
+            total = total + numbers(np.full(handle.shape, weight) @ (d(handle) / d(x))).astype(np.float64)
+        return total
+
+
+def target(asked: Any) -> Target:
+    """Read what a user may mean by a target: a handle, a name, a function of the run, or weights of handles."""
+    if isinstance(asked, Mapping):
+        terms = tuple((float(weight), finder(one)) for one, weight in asked.items())
+        return Target(terms, " + ".join(f"{weight:g} {_target_words(one)}" for one, weight in asked.items()))
+    return Target(((1.0, finder(asked)),), _target_words(asked))
+
+
+def _target_words(asked: Any) -> str:
+    if isinstance(asked, Handle):
+        _, elements = asked.__wrt_differential__()
+        index = "" if elements.everything else f"[{_element_words(elements)}]"
+        return f"{asked.name or 'output'}{index}"
+    return asked if isinstance(asked, str) else "the target" if callable(asked) else f"output[{asked}]"
+
+
+def _element_words(elements: Any) -> str:
+    if elements.size == 1:
+        return ", ".join(str(int(k)) for k in np.unravel_index(int(elements.positions[0]), elements.of))
+    return f"{elements.size} elements"

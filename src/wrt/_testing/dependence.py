@@ -1,17 +1,33 @@
-"""`assert_depends` and `assert_independent`: about two tensors, handles, or elements of them."""
+"""Assertions about which elements depend on which: two tensors, positions of a sequence, samples of a batch, receptive fields."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 import wrt
-from wrt import d
-from wrt._testing.probe import REPRODUCED, SCALE
-from wrt._testing.verdict import Failed, Proven, Undecided, assertion
+from wrt._testing.probe import (
+    Mask,
+    Numbers,
+    Origin,
+    Probe,
+    Run,
+    Subject,
+    along,
+    changes,
+    most_changed,
+    name,
+    origin,
+    other_inputs,
+)
+from wrt._testing.verdict import Failed, Proven, Undecided, assertion, settings
 from wrt.errors import NoPath, NotRecorded
-from wrt.extend import numbers
+from wrt.extend import numbers, precision, tensor_like
+
+# ---- two tensors, or elements of them ----
 
 
 @assertion
@@ -26,26 +42,20 @@ def assert_depends(y: Any, x: Any) -> Proven:
     """
     names = name(y, "y"), name(x, "x")
     try:
-        J = d(y) / d(x)
-        g = numbers(_weights(J, 0) @ J)
+        probe = Probe(y, x)
+        g = numbers(probe.weights() @ probe.J)
     except (NoPath, NotRecorded) as missing:
         raise Failed(f"{names[0]} does not depend on {names[1]}: {missing.what}", missing.where, missing.write) from None
-    if not np.isfinite(g).all():
-        raise _not_finite(names, g)
+    probe.refuse_not_finite(g)
     if not np.any(g):
-        connected = J.connected
+        path = "a gradient path leads there, but nothing comes through at these numbers"
         raise Failed(
             f"{names[0]} does not depend on {names[1]} here: every derivative is 0",
-            "a gradient path leads there, but nothing comes through at these numbers"
-            if connected
-            else "no operation leads from one to the other",
+            path if probe.J.connected else "no operation leads from one to the other",
             f"ask wrt.why({names[0]}, {names[1]}) where it is lost",
         )
-    return Proven(
-        f"{names[0]} depends on {names[1]}",
-        "a gradient path, and derivatives that are not zero at these numbers",
-        1,
-    )
+    proof = "a gradient path, and derivatives that are not zero at these numbers"
+    return Proven(f"{names[0]} depends on {names[1]}", proof, 1)
 
 
 @assertion
@@ -55,6 +65,7 @@ def assert_independent(y: Any, x: Any) -> Proven:
     Structural where no path leads from one to the other; otherwise numeric, at these numbers, by two random pulls.
 
     >>> import torch
+    >>> from wrt import d
     >>> x = torch.randn(4, requires_grad=True)
     >>> y = x.cumsum(0)
     >>> assert_independent(d(y)[:2], d(x)[2:])
@@ -64,69 +75,279 @@ def assert_independent(y: Any, x: Any) -> Proven:
     names = name(y, "y"), name(x, "x")
     claim = f"{names[0]} does not depend on {names[1]}"
     try:
-        J = d(y) / d(x)
-        if not J.connected:
-            numbers(_weights(J, 0) @ J)  # raises where the path is cut rather than absent
-            return Proven(claim, "structurally: no path leads from one to the other", 1)
-        u = _weights(J, 0)
-        g = numbers(u @ J).astype(np.float64)
+        probe = Probe(y, x)
+        u = probe.weights()
+        g = numbers(u @ probe.J).astype(np.float64)  # raises where the path is cut rather than absent
     except NotRecorded as missing:
         raise Undecided(f"{claim}: cannot tell", missing.what, missing.write) from None
     except NoPath as cut:
         raise Undecided(f"{claim} by its derivative, which says nothing here", cut.where, cut.write) from None
-    if not np.isfinite(g).all():
-        raise _not_finite(names, g)
+    if not probe.J.connected:
+        return Proven(claim, "structurally: no path leads from one to the other", 1)
+    probe.refuse_not_finite(g)
     if not np.any(g):
         return Proven(claim, "every derivative is zero at these numbers", 1)
-    noise = np.abs(numbers((SCALE * u) @ J).astype(np.float64) / SCALE - g).max()
-    if np.abs(g).max() <= REPRODUCED * noise:
+    everywhere = np.ones(g.shape, dtype=bool)
+    if not probe.true_leak(u, g, everywhere):
         note = f"what came out ({np.abs(g).max():.1e}) was roundoff: it did not scale with its weights"
         return Proven(claim, "every derivative is zero at these numbers, up to roundoff", 2, (note,))
-    raise _dependent(J, names, g)
-
-
-def _weights(J: Any, seed: int) -> Any:
-    shape = J.shape[: J.ndim - len(_columns(J))]
-    random = np.random.default_rng(seed)
-    return random.choice([-1.0, 1.0], size=shape) * random.uniform(0.5, 1.5, size=shape)
-
-
-def _columns(J: Any) -> tuple[int, ...]:
-    whole: tuple[int, ...] = J.shape
-    return whole[len(J.rows.shape) :]
-
-
-def _dependent(J: Any, names: tuple[str, str], g: Any) -> Failed:
-    """Name one pair, by halving the rows."""
-    column = tuple(int(k) for k in np.unravel_index(int(np.argmax(np.abs(g))), g.shape))
-    shape = J.rows.shape
-    candidates = np.arange(int(np.prod(shape)) if shape else 1)
-    while len(candidates) > 1:
-        halves = candidates[: len(candidates) // 2], candidates[len(candidates) // 2 :]
-        u = np.zeros((2, *shape))
-        for row, half in zip(u, halves, strict=True):
-            row.reshape(-1)[half] = _weights(J, 1).reshape(-1)[half]
-        first, second = numbers(u @ J)
-        candidates = halves[0] if abs(first[column]) >= abs(second[column]) else halves[1]
-    output = tuple(int(k) for k in np.unravel_index(candidates[0], shape)) if shape else ()
-    value = float(J[(*output, *column)].item().real)
-    here = f"{names[0]}{list(output) if output else ''}"
-    there = f"{names[1]}{list(column) if column else ''}"
-    return Failed(
+    output, column, value = probe.pair(g, np.ones(probe.rows, dtype=bool), everywhere)
+    here, there = (f"{one}{list(at) if at else ''}" for one, at in zip(names, (output, column)))
+    raise Failed(
         f"{here} depends on {there}: the derivative is {value:.3g}",
         "indices count within what was asked for",
         f"ask (d({names[0]}) / d({names[1]})).explain(), or record the run with wrt.trace to see its lines",
     ).at(output, column, value)
 
 
-def _not_finite(names: tuple[str, str], g: Any) -> Undecided:
-    return Undecided(
-        f"the gradient from {names[0]} to {names[1]} is not finite",
-        f"{int((~np.isfinite(g)).sum())} of {g.size} entries are NaN or infinite",
-        f"ask wrt.why({names[0]}, {names[1]}) where they are born",
-    )
+# ---- along one axis of a model's input and output ----
 
 
-def name(obj: Any, otherwise: str) -> str:
-    """What a handle is called; a letter for anything else."""
-    return (obj.name if isinstance(obj, wrt.Handle) else "") or otherwise
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Output positions along an axis, and the input positions that none of them may see; `suspects` if one does."""
+
+    outputs: Mask
+    forbidden: Mask
+    suspects: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """A model whose output positions along one axis must not see certain input positions."""
+
+    subject: Subject
+    axis: int
+    others: str  # what must not be seen, in words
+    seen: Callable[[Run, tuple[int, ...], tuple[int, ...], float, Origin], Failed]
+    changed: Callable[[tuple[int, ...], float, Pair], Failed]
+    alike: Callable[[wrt.Handle, wrt.Handle], bool]
+
+    def run(self, x: Any) -> Run:
+        return self.subject.run(x, lambda y, x: len(y.shape) > self.axis and y.shape[self.axis] == x.shape[self.axis])
+
+    def by_gradient(self, run: Run, pairs: Sequence[Pair], notes: set[str]) -> int:
+        """One random pull for each pair: from its outputs, zero at what is forbidden. Counts the passes."""
+        probe = Probe(run.y, run.x, settings.seed)
+        for start in range(0, len(pairs), 8):
+            some = pairs[start : start + 8]
+            weights = [probe.weights(along(run.y.shape, self.axis, one.outputs)) for one in some]
+            for pair, u, g in zip(some, weights, probe.pull(weights), strict=True):
+                forbidden = along(run.x.shape, self.axis, pair.forbidden)
+                if np.any(g[forbidden] != 0):
+                    if probe.true_leak(u, g, forbidden):
+                        raise self._failure(run, probe, pair, g)
+                    notes.add(f"gradients at {self.others} were roundoff: they did not scale with their weights")
+        if probe.cut:
+            notes.add(f"the gradient is cut ({probe.cut}): only the change of values speaks for what lies before")
+        return probe.passes
+
+    def _failure(self, run: Run, probe: Probe, pair: Pair, g: Numbers) -> Failed:
+        rows, forbidden = along(run.y.shape, self.axis, pair.suspects), along(run.x.shape, self.axis, pair.forbidden)
+        output, column, value = probe.pair(g, rows, forbidden)
+
+        def leaks(handle: wrt.Handle) -> bool:
+            """Whether what arrives at the allowed positions of this value goes on to forbidden elements of x."""
+            (arrived,) = Probe(run.y, handle).pull([probe.weights(rows)])
+            u, further = np.where(along(handle.shape, self.axis, pair.outputs), arrived, 0), Probe(handle, run.x)
+            (g,) = further.pull([u])
+            return bool(np.any(g[forbidden] != 0)) and further.true_leak(u, g, forbidden)
+
+        return self.seen(run, output, column, value, origin(run, lambda h: self.alike(h, run.x), leaks)).at(output, column, value)
+
+    def by_value(self, run: Run, pairs: Sequence[Pair]) -> int:
+        """Replace what is forbidden; the outputs must stay. Catches decisions, which have no derivative. Counts the runs."""
+        x, before = numbers(run.given), numbers(run.y).astype(np.float64)
+        random = np.random.default_rng(settings.seed)
+        runs = 0
+        for pair in pairs:
+            for moved in changes(x, along(x.shape, self.axis, pair.forbidden), random):
+                runs += 1
+                after = numbers(self.run(tensor_like(moved, run.given)).y).astype(np.float64)
+                output = most_changed(before, after, along(before.shape, self.axis, pair.outputs), precision(run.y))
+                if output is not None:
+                    difference = abs(float(after[output] - before[output]))
+                    raise self.changed(output, difference, pair).at(output, None, difference)
+        return runs
+
+
+@assertion
+def assert_causal(
+    model: Callable[..., Any], x: Any, *more: Any, axis: int = 1, output: Callable[[Any], Any] | None = None,
+    points: int | None = None, positions: Iterable[int] | Literal["all"] | None = None, **keywords: Any,
+) -> Proven:  # fmt: skip
+    """Output position t along `axis` depends on input positions up to t only.
+
+    Proven by derivatives at several inputs: for each boundary t one pull of a random combination of all outputs up to t,
+    whose gradient must be exactly zero after t (roundoff is told apart). And by value: at three boundaries inputs after t are
+    replaced by near and by far ones, and outputs up to t must stay; a decision (argmax, rounding) that none of these changes
+    is not seen. A leak from j to i is seen at every boundary between them. Up to 48 boundaries are all probed; of more, 20
+    that lie evenly, so that every leak over a longer distance than their gap is still found for certain.
+    `positions="all"` probes each, `positions=[...]` those you name.
+
+    There is no shortcut to all of them: a pull from several rows shows a column only what they add up to, and of two
+    neighbors the later row may depend on what the earlier one must not. So each boundary takes a pull of its own.
+
+    >>> import torch
+    >>> assert_causal(lambda x: x.cumsum(1), torch.randn(2, 5, 3)).passes > 0
+    True
+    """
+
+    def seen(run: Run, output: tuple[int, ...], column: tuple[int, ...], value: float, born: Origin) -> Failed:
+        through = f" (through the embedding {run.x.name})" if run.embedded else ""
+        return Failed(
+            f"output position {output[axis]} depends on input position {column[axis]}{through}: "
+            f"d(y){list(output)} / d(x){list(column)} = {value:.3g}",
+            str(born),
+            f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only: look at the mask, "
+            "the padding or the shift there",
+        )
+
+    def changed(output: tuple[int, ...], difference: float, pair: Pair) -> Failed:
+        return Failed(
+            f"output position {output[axis]} changes by {difference:.3g} when inputs after {int(pair.outputs.sum()) - 1} change",
+            "its derivative is zero there: a decision (a mask, argmax, sorting, rounding) or a detached value carries it",
+            f"causal means that position {output[axis]} sees positions 0 to {output[axis]} only",
+        )
+
+    alike = lambda h, x: len(h.shape) == len(x.shape) and h.shape[: axis + 1] == x.shape[: axis + 1]
+    separation = Separation(Subject(model, more, keywords, output), axis, "later positions", seen, changed, alike)
+    run = separation.run(x)
+    length = run.given.shape[axis]
+    if length < 2:
+        raise Undecided("a sequence of one position", f"x has shape {run.given.shape}", "give at least two positions")
+    boundaries = _boundaries(length, positions)
+    place = np.arange(length)
+    pairs = [Pair(place <= t, place > t, (place <= t) & (place > last)) for last, t in zip([-1, *boundaries], boundaries)]
+    count, notes = settings.points if points is None else points, set[str]()
+    passes = separation.by_gradient(run, pairs, notes)
+    every = max(1, len(boundaries) // 4)
+    few = [Pair(one.outputs, one.forbidden, one.outputs) for one in pairs[::every]]
+    for moved in other_inputs(run.given, count - 1, settings.seed + 1):
+        passes += separation.by_gradient(separation.run(moved), few, notes)
+    runs = separation.by_value(run, [pairs[k] for k in sorted({0, len(pairs) // 2, len(pairs) - 1})] if pairs else [])
+    proof = f"derivatives at {count} inputs ({_coverage(boundaries, length)}) and {runs} changes of later inputs"
+    if run.embedded:
+        proof += f", through the embedding {run.x.name}"
+    return Proven(f"the output is causal along axis {axis}", proof, passes + runs, tuple(sorted(notes)))
+
+
+def _boundaries(length: int, positions: Iterable[int] | Literal["all"] | None) -> list[int]:
+    """Up to 48 boundaries are all probed, of more 20 that lie evenly."""
+    if isinstance(positions, str) or (positions is None and length - 1 <= 48):
+        return list(range(length - 1))
+    if positions is not None:
+        return sorted({int(p) for p in positions if 0 <= p < length - 1})
+    return sorted({0, length - 2, *map(int, np.linspace(1, length - 3, 18).round())})
+
+
+def _coverage(boundaries: list[int], length: int) -> str:
+    """What was proven at the first input, exactly: a pair of positions is covered if a boundary lies between them."""
+    if len(boundaries) == length - 1:
+        return f"all {len(boundaries)} boundaries at the first"
+    gap = max(np.diff([-1, *boundaries, length - 1]).tolist(), default=length)
+    return f"{len(boundaries)} of {length - 1} boundaries at the first: all pairs at least {gap} apart"
+
+
+@assertion
+def assert_batch_independent(
+    model: Callable[..., Any], x: Any, *more: Any, axis: int = 0, output: Callable[[Any], Any] | None = None,
+    points: int | None = None, **keywords: Any,
+) -> Proven:  # fmt: skip
+    """Sample i of the output depends on sample i of the input only.
+
+    Two samples differ in some bit of their number: for each bit, one random pull from the samples that have it must be
+    zero at all that do not, and the other way round. So every pair is looked at, in 2 log2(batch) pulls.
+
+    >>> import torch
+    >>> assert_batch_independent(torch.nn.Linear(3, 2), torch.randn(4, 3)).passes > 0
+    True
+    """
+
+    def seen(run: Run, output: tuple[int, ...], column: tuple[int, ...], value: float, born: Origin) -> Failed:
+        return Failed(
+            f"output sample {output[axis]} depends on input sample {column[axis]}: "
+            f"d(y){list(output)} / d(x){list(column)} = {value:.3g}",
+            str(born),
+            _remedy(model, born.name, born.module),
+        )
+
+    def changed(output: tuple[int, ...], difference: float, pair: Pair) -> Failed:
+        return Failed(
+            f"output sample {output[axis]} changes by {difference:.3g} when only other samples change",
+            "its derivative is zero there: a decision (a mask, argmax, sorting) or a detached value carries it",
+            "samples must not meet: look for a reduction or an index over the batch axis",
+        )
+
+    alike = lambda h, x: len(h.shape) > axis and h.shape[axis] == x.shape[axis]
+    separation = Separation(Subject(model, more, keywords, output), axis, "other samples", seen, changed, alike)
+    run = separation.run(x)
+    size = run.given.shape[axis]
+    if size < 2:
+        raise Undecided("a batch of one sample", f"x has shape {run.given.shape}", "give at least two samples")
+    pairs = [Pair(half, ~half, half) for half in _halves(size)]
+    count, notes = settings.points if points is None else points, set[str]()
+    passes = separation.by_gradient(run, pairs, notes)
+    for moved in other_inputs(run.given, count - 1, settings.seed):
+        passes += separation.by_gradient(separation.run(moved), pairs, notes)
+    odd = np.arange(size) % 2 == 1
+    runs = separation.by_value(run, [Pair(~half, half, ~half) for half in (odd, ~odd)])
+    proof = f"every pair of {size} samples, by derivatives at {count} inputs and {runs} changes of values"
+    return Proven(f"samples along axis {axis} are independent ({_mode(model)})", proof, passes + runs, tuple(sorted(notes)))
+
+
+def _mode(model: Any) -> str:
+    training = getattr(model, "training", None)
+    return "mode not known" if not isinstance(training, bool) else "train mode" if training else "eval mode"
+
+
+def _halves(count: int) -> Iterator[Mask]:
+    """Sets of samples such that any two samples are told apart by some set, in both directions."""
+    number = np.arange(count)
+    for bit in range((count - 1).bit_length()):
+        has = (number >> bit) & 1 == 1
+        yield has
+        yield ~has
+
+
+def _remedy(model: Any, *names: str) -> str:
+    """What mixes a batch, by the kind of the layer in which it was first seen."""
+    parts = dict(model.named_modules()) if hasattr(model, "named_modules") else {}
+    parts |= {one.name: one for one in getattr(model, "layers", ()) if hasattr(one, "name")}
+    for layer in names:
+        kind = type(parts.get(layer)).__name__
+        if "BatchNorm" in kind:  # it mixes in train mode only, and here it mixed
+            return (
+                f"{layer} is a {kind} in train mode, which mixes the batch by its design: "
+                "test the model in eval mode, or normalize each sample (GroupNorm, LayerNorm)"
+            )
+    return "samples must not meet: look for a reduction, a reshape or an index over the batch axis there"
+
+
+# ---- receptive fields ----
+
+
+@assertion
+def assert_receptive_field(
+    model: Callable[..., Any], x: Any, *more: Any, at: int | Sequence[int], size: int | Sequence[int],
+    axes: Sequence[int] | None = None, **keywords: Any,
+) -> Proven:  # fmt: skip
+    """The output at a position can see exactly `size` positions of the input along each axis.
+
+    >>> import torch
+    >>> bool(assert_receptive_field(torch.nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 9, 9), at=(3, 3), size=3))
+    True
+    """
+    field = wrt.receptive_field(model, x, at, *more, axes=axes, **keywords)
+    sizes = field.theoretical
+    expected = (size,) * len(sizes) if isinstance(size, int) else tuple(size)
+    sees, meant = (" x ".join(map(str, one)) for one in (sizes, expected))
+    if sizes != expected:
+        layers = "".join(f"\n    {one}" for one in field.layers)
+        raise Failed(
+            f"output {list(field.at)} can see {sees} of the input, not {meant}",
+            f"from the output back:{layers}",
+            "look for the layer whose kernel, stride, dilation or padding is not what you meant",
+        )
+    proof = f"layer by layer through {len(field.layers) - 1} places, at random inputs"
+    return Proven(f"output {list(field.at)} can see {sees} of the input", proof, len(field.layers))

@@ -15,7 +15,7 @@ def pytest_configure(config: Any) -> None:
     points, seed = config.getoption("--wrt-points"), config.getoption("--wrt-seed")
     if points is None and seed is None:
         return
-    from wrt._testing.settings import settings
+    from wrt._testing.verdict import settings
 
     settings.points = settings.points if points is None else max(1, points)
     settings.seed = settings.seed if seed is None else seed

@@ -1,4 +1,4 @@
-"""What an assertion proved, or how it failed."""
+"""What an assertion proved or how it failed, and how hard the assertions look."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from functools import wraps
 from typing import ParamSpec
 
 from wrt.errors import WrtError
+
+
+@dataclass(slots=True)
+class Settings:
+    """`points`: inputs at which a model is probed, the given one among them. `seed`: of all that is random here."""
+
+    points: int = 3
+    seed: int = 0
+
+
+settings = Settings()
+
 
 Given = ParamSpec("Given")
 

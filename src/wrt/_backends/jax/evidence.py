@@ -64,6 +64,12 @@ class JaxEvidence:
     def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
         return None
 
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        return ()  # there are no tapes
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
+        return ()  # a run of JAX is seen whole
+
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return None
 
@@ -197,7 +203,7 @@ class JaxEvidence:
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         found = []
         for node in path:
-            if node.op == "while" or self.ops[node.id] in self.record.inside.counted:
+            if node.op == "while" or self.ops[node.id] in self.record.loops.counted:
                 words = "JAX cannot run a while loop backwards: how often it ran is not known in advance"
                 found.append(("no_reverse_rule", node, words))
             elif "callback" in node.op:

@@ -77,11 +77,11 @@ class Proof:
         if self._expected is None:
             sweeper, ask = self.sweeper, self.sweeper.ask
             weights = sweeper.arrays.from_numpy(weights_of(ask.m)[None], ask.y)
+            rounded = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has them, before a hook can write into them
             found = sweeper.plain(weights, "independent check", then_push=then_push)
             if found is None:
                 return False
-            self._weights = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has rounded them
-            self._expected = wide(sweeper.arrays.numpy(found))[0]
+            self._weights, self._expected = rounded, wide(sweeper.arrays.numpy(found))[0]
         return True
 
     @property
@@ -127,15 +127,6 @@ class Proof:
             return None
         held = found.certificate
         return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, "; ".join(words))
-
-    def repeat(self, form: Form, verdict: Verdict) -> Certificate:
-        """The evidence for plain rows that the independent pass does not bear out: the engine says the same twice, or not."""
-        some = verdict.doubtful[:DOUBTFUL_COLUMNS]
-        mine = wide(self.sweeper.arrays.numpy(self.sweeper.arrays.take(form.dense(), some, 1)))
-        if not verdict.finite or not self._rows_agree(mine, some, verdict.allowed[some]):
-            return verdict.certificate
-        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
-        return Certificate("engine", words=f"plain passes of the engine, the same when repeated; sums of rows round by {off}")
 
     @property
     def _own_roundings(self) -> int:

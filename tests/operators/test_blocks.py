@@ -10,7 +10,7 @@ import torch
 import wrt
 from tests.operators._problems import batch, generator
 from tests.operators.test_operator import swept
-from tests.run.test_execute_passes import Sine
+from tests.run.test_sweep import Sine
 from tests.torch._rows import row_loop
 from wrt import d
 from wrt._backends.torch.live import LiveRecord

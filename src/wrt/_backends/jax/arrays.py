@@ -103,7 +103,8 @@ def all_seen(arrays: Sequence[Any]) -> list[npt.NDArray[Any]] | None:
 
 def sent(numbers: npt.NDArray[Any]) -> Array:
     """NumPy's numbers as an array of JAX, without a copy where it can be: nobody may write to them any more."""
-    return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
+    with compat.width(compat.X64.value or numbers.dtype.char in "dD"):  # as they are, also where 64 bits are switched off
+        return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
 
 
 def blank(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
@@ -323,7 +324,7 @@ class JaxArrays:
     def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
         numbers = seen(array)
         if numbers is None:
-            with compat.double_precision():
+            with compat.width(True):
                 sums, norms = _weighted(np.asarray(weights), array)
             return np.asarray(sums), np.asarray(norms)
         m, n = numbers.shape

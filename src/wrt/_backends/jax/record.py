@@ -67,7 +67,6 @@ class JaxRecord:
         self.naming = Names(self)
         self.names: Bindings = self.naming.bindings
         self.loops = Loops(self)
-        self.wide = bool(jax.config.jax_enable_x64)
         self._values: dict[Var, Value] = {}
         self._sides: dict[Value, Side] = {}
         self._answers = Answers()
@@ -185,7 +184,7 @@ class JaxRecord:
         return self._numbers.get(self.loops.var_of(value))
 
     def find(self, obj: Any) -> Value | None:
-        if isinstance(obj, Recorded) and obj._trace is self.recorder:
+        if isinstance(obj, Recorded) and obj.recorder is self.recorder:
             return self.value_of(obj.stands_for)
         known = self.recorder.constants.get(id(obj))
         return self.value_of(known[1]) if known is not None and known[0] is obj else None
@@ -276,22 +275,22 @@ class JaxRecord:
                     "whole numbers, booleans and random keys have no derivative; the path ends where they were made",
                     "ask for the floating-point array it was computed from, for example the embedding of token ids",
                 )
-        if not self._as_recorded:
-            raise EngineRefused(
-                f"this run was recorded with 64-bit numbers {'on' if self.wide else 'off'}",
-                f"jax_enable_x64 is {'off' if self.wide else 'on'} now, and the operations would round differently",
-                f"ask inside `with jax.enable_x64({self.wide}):`",
-            )
 
     @property
     def _as_recorded(self) -> bool:
         """Whether numbers have the width that they had."""
-        return bool(self.wide == compat.X64.value)
+        return bool(self.program.wide == compat.X64.value)
 
     def refuse_filled(self, value: Value) -> None:
         """Every `.at[i].set` made a Value of its own."""
 
     def engine(self, y: Value, xs: Sequence[Value]) -> JaxEngine:
+        if not self._as_recorded:
+            raise EngineRefused(
+                f"this run was recorded with 64-bit numbers {'on' if self.program.wide else 'off'}",
+                f"jax_enable_x64 is {'off' if self.program.wide else 'on'} now, and the operations would round differently",
+                f"ask inside `with jax.enable_x64({self.program.wide}):`",
+            )
         with self._lock:
             key = self.settle(y, xs)
             found = self._engines.pop(key, None) or JaxEngine(self, y, xs)

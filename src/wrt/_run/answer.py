@@ -14,7 +14,7 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.plan import Lines, Plan, Way
-from wrt._core.protocol import Array, CannotSweep, Marks
+from wrt._core.protocol import Array, CannotSweep, Marks, Numbers
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Side
 from wrt._plan.plans import plans, remember
@@ -210,17 +210,17 @@ def _name(plan: Plan) -> str:
     return f"{plan.strategy}, {plan.way}" + (", batched" if lines and plan.strategy == "direct" else "")
 
 
-def look_by(sweeper: Sweeper) -> Callable[[Ask, Positions], Marks]:
+def look_by(sweeper: Sweeper) -> Callable[[Ask, Numbers], Marks]:
     """Rows of a question, looked at for where they are nonzero: how plans see structure that the graph does not tell."""
 
-    def look(ask: Ask, rows: Positions) -> Marks:
+    def look(ask: Ask, rows: Numbers) -> Marks:
         own = sweeper if ask is sweeper.ask else Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), sweeper.report)
         return nonzero_rows(own, rows)
 
     return look
 
 
-def nonzero_rows(sweeper: Sweeper, rows: Positions) -> Marks:
+def nonzero_rows(sweeper: Sweeper, rows: Numbers) -> Marks:
     """(rows, n): where these rows, or weighted sums (k, m) of rows, are not zero; on a device, noise counts as zero."""
 
     ask, arrays = sweeper.ask, sweeper.arrays

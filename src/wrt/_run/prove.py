@@ -41,7 +41,7 @@ SWITCHED_OFF = Certificate("none")
 @lru_cache(maxsize=32)
 def weights_of(count: int) -> npt.NDArray[np.float64]:
     """The weights of so many rows, always the same."""
-    made = random_signs(1, count, SEED)[0]
+    made: npt.NDArray[np.float64] = random_signs(1, count, SEED)[0]
     made.setflags(write=False)
     return made
 

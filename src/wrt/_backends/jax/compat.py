@@ -31,6 +31,12 @@ INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat",
 CONTROL = frozenset({"scan", "while", "cond"})
 """Operations with functions of the user inside."""
 
+OPEN_LOOPS = frozenset({"while"})
+"""Operations without a backward pass: how often they run is not known before."""
+
+BACKWARD_ONLY = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
+"""Functions that have a backward rule and no forward one; the second name until JAX 0.6."""
+
 _MARK = config.hlo_source_file_canonicalization_regex
 """A setting that changes file names in compiled code alone, and is part of JAX's cache keys. A key of our own would make
 JAX compile everything again that the user compiled before."""

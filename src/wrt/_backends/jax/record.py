@@ -292,18 +292,23 @@ class JaxRecord:
                 f"ask inside `with jax.enable_x64({self.program.wide}):`",
             )
         with self._lock:
-            key = self.settle(y, xs)
-            found = self._engines.pop(key, None) or JaxEngine(self, y, xs)
+            key = self._vars(y, xs)
+            found = self._engines.pop(key, None)
+            if found is None:
+                self.count_loops(y, xs)
+                found = JaxEngine(self, y, xs)
             self._engines[key] = found
             while len(self._engines) > ENGINES:
                 self._engines.popitem(last=False)
             return found
 
-    def settle(self, y: Value, xs: Sequence[Value]) -> tuple[Var, ...]:
-        """The Vars that are meant, with loops on the way as long as they ran."""
-        key = (self.loops.var_of(y), *map(self.loops.var_of, xs))
-        self.loops.count_loops(key[0], key[1:])
-        return key
+    def _vars(self, y: Value, xs: Sequence[Value]) -> tuple[Var, ...]:
+        return (self.loops.var_of(y), *map(self.loops.var_of, xs))
+
+    def count_loops(self, y: Value, xs: Sequence[Value]) -> None:
+        """Loops on the way are as long as they ran, from here on."""
+        last, *ends = self._vars(y, xs)
+        self.loops.count(last, ends)
 
     def outside(self) -> AbstractContextManager[None]:
         """A question about this run is no part of a function that is being transformed: it is computed for real."""
@@ -336,8 +341,9 @@ class JaxRecord:
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         with self._lock:
-            key = self.settle(y, xs)
+            key = self._vars(y, xs)
             if key not in self._flows:
+                self.count_loops(y, xs)
                 ops, _ = between(key[0], key[1:])
                 self._flows[key] = flow(key[0], key[1:], ops, self.value_of)
             return self._flows[key]
@@ -349,7 +355,7 @@ class JaxRecord:
         return found.value(address)
 
     def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
-        last, *ends = self.settle(y, xs)
+        last, *ends = self._vars(y, xs)
         found = last_weights(last, between(last, ends)[0], ends, self.program.value)
         return None if found is None else (self.value_of(found[0]), found[1])
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions
-from wrt._core.protocol import Array, CannotSweep, Numbers, random_signs
+from wrt._core.protocol import Array, CannotSweep, Numbers
 from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
@@ -40,8 +40,9 @@ SWITCHED_OFF = Certificate("none")
 
 @lru_cache(maxsize=32)
 def weights_of(count: int) -> npt.NDArray[np.float64]:
-    """The weights of so many rows, always the same."""
-    made: npt.NDArray[np.float64] = random_signs(1, count, SEED)[0]
+    """The weights of so many rows, always the same: ±[0.5, 1], drawn continuously, since two equal ones would hide a swap."""
+    generator = np.random.default_rng(SEED)
+    made = generator.choice([-1.0, 1.0], count) * generator.uniform(0.5, 1.0, count)
     made.setflags(write=False)
     return made
 
@@ -145,8 +146,8 @@ class Proof:
 
     def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
         """Whether a few plain rows, those with the largest entries of the doubtful columns, say the same."""
-        rows = np.unique(np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS])
-        for row in rows[: SETTLING_ROWS * len(columns)].tolist():
+        rows = np.argsort(-np.abs(mine).max(axis=1))[:SETTLING_ROWS]
+        for row in rows.tolist():
             plain = self.sweeper.row(row, "doubtful rows")
             if plain is None:
                 return False

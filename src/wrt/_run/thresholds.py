@@ -11,7 +11,7 @@ HALF_PRECISION = 2.0**-12
 DOUBTFUL_COLUMNS = 16
 """Columns that are settled one by one; more of them mean that the plan was wrong."""
 SETTLING_ROWS = 3
-"""Plain rows that settle a doubtful column, those with its largest entries."""
+"""Plain rows that settle doubtful columns, those with their largest entries."""
 
 FEW_NUMBERS = 2**12
 """At the ends of all lines together, that go in one call without a look at what lies between."""

@@ -30,7 +30,7 @@ def between(y: Asked, x: Asked) -> Findings:
     """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
     record: Any = y[0]
     x = (record, record.own(x[1]), x[2])
-    if x[1].record is not record:
+    if x[1].record is not y[0]:
         raise _apart()
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:

@@ -53,6 +53,7 @@ def _run(script: Path, arguments: list[str] | None, *, record: bool = False, qui
     with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
         if not record:
             return Left(scripts.run(script, arguments or []))
+        scripts.compile_script(script)  # a recording of nothing would hide that it cannot be read
         for name in scripts.recordable(script):
             importlib.import_module(name)  # what is to be recorded has to be there first
         with wrt.record() as t:

@@ -20,7 +20,7 @@ class ScriptFailed(WrtError, RuntimeError):
 
 def run(path: Path, arguments: list[str]) -> dict[str, Any]:
     """Its global variables. `sys.exit(0)` at the end of a script is an end like any other."""
-    code = _compile(path)
+    code = compile_script(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = __builtins__
@@ -74,7 +74,7 @@ def records_itself(path: Path) -> bool:
     return "wrt" in imports(path) and bool(names & {"trace", "record"})
 
 
-def _compile(path: Path) -> Any:
+def compile_script(path: Path) -> Any:
     try:
         return compile(path.read_bytes(), str(path), "exec")
     except OSError as error:

@@ -151,9 +151,6 @@ def _texts(t: Trace) -> Iterator[tuple[int, str]]:
                 yield number, name if k == len(bindings) - 1 else f"{name}#{k}"
 
 
-FLOATS = ("float", "double", "half", "complex")
-
-
 # ---- one node for each value ----
 
 

@@ -44,20 +44,14 @@ def flow(recording: TensorFlowRecording, y: Value, xs: Sequence[Value]) -> Flow 
         index = log.producer[order[tensor]]
         return path.index(index), log.operations[index].outputs.index(order[tensor])
 
+    sizes = [log.size(tensor) for tensor in order]
+    products, elements = ([work.get(tensor, 0.0) for tensor in order] for work in (walk.products, walk.elements))
+    mixed = not leads_unmixed(sources, mixing, set(inner))
     return Flow(
-        [log.size(tensor) for tensor in order],
-        sources,
-        [walk.products.get(tensor, 0.0) for tensor in order],
-        [walk.elements.get(tensor, 0.0) for tensor in order],
-        inner,
-        not leads_unmixed(sources, mixing, set(inner)),
-        PUSH_COST_IN_PULLS,
+        sizes, sources, products, elements, inner, mixed, PUSH_COST_IN_PULLS,
         lambda tensor: recording.lift_number(order[tensor], y.dtype),
-        mixing=mixing,
-        accelerated=recording.backend.arrays.accelerated(y),
-        is_sum=is_sum,
-        address=address,
-    )
+        mixing=mixing, accelerated=recording.backend.arrays.accelerated(y), is_sum=is_sum, address=address,
+    )  # fmt: skip
 
 
 def at_address(recording: TensorFlowRecording, y: Value, xs: Sequence[Value], address: Any) -> Value | None:

@@ -23,9 +23,10 @@ _LOCK = Lock()
 
 def key_of(ask: Ask) -> Hashable:
     """What two questions must share to share a plan: the structure of the run, and what of it is asked for."""
-    y = ask.y
-    parts = tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in ask.x.parts])
-    return y.record.backend.name, y.shape, y.dtype, ask.accelerated, _selection(ask.rows), ask.x.shape, parts, y.record.signature(y)
+    y, x = ask.y, ask.x
+    parts = tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in x.parts])
+    device = y.record.backend.name, ask.accelerated
+    return device, y.shape, y.dtype, _selection(ask.rows), x.shape, parts, y.record.signature(y)
 
 
 def _selection(elements: Elements) -> Hashable:

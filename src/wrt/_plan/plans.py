@@ -144,7 +144,9 @@ class Strategies:
 
 def starts_from_weights(ask: Ask, flow: Flow) -> bool:
     """Whether y = W h, and rows from W on cost less than columns: the last layer is not multiplied by the identity."""
-    if not ask.one_tensor or (ask.m > FAR_ROWS * ask.n and not flow.accelerated) or ask.y.record.last_weights(ask.y, ask.x.values) is None:
+    if not ask.one_tensor or (ask.m > FAR_ROWS * ask.n and not flow.accelerated):
+        return False
+    if ask.y.record.last_weights(ask.y, ask.x.values) is None:
         return False
     passed = cost.all_tensors(flow)
     inner = [tensor for tensor in passed if tensor and flow.products[tensor] < flow.products[0] + flow.products[1]]

@@ -191,22 +191,19 @@ def copy(array: Any) -> Any:
     return lax.copy_p.bind(array)
 
 
-def kept_program(function: Callable[..., Any]) -> Any:
-    """`jax.jit` of what will run again and again: a GPU is handed its kernels in one piece, also where they are few."""
-    return jax.jit(function, compiler_options=_one_piece() or None)
+def double_precision() -> Any:
+    """Numbers of 64 bits in here, whatever the user has set: `jax.enable_x64`, before JAX 0.8 only among experiments."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64(True)
 
 
-@cache
-def _one_piece() -> dict[str, Any]:
-    """XLA makes a graph of five kernels and more; starting three one by one takes longer than a graph of seven."""
-    options: dict[str, Any] = {"xla_gpu_graph_min_graph_size": 2}
-    if jax.default_backend() != "gpu":
-        return {}
-    try:
-        jax.jit(abs, compiler_options=options).lower(1.0).compile()
-    except Exception:  # an XLA that has no such option
-        return {}
-    return options
+def has_tf32() -> bool:
+    """Whether the GPU has TF32: from compute capability 8 on."""
+    told = str(getattr(jax.devices()[0], "compute_capability", "0"))
+    return jax.default_backend() == "gpu" and float(told) >= 8.0
 
 
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:

@@ -197,7 +197,7 @@ class JaxEvidence:
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         found = []
         for node in path:
-            if node.op == "while" or self.ops[node.id] in self.record.inside.counted:
+            if node.op == "while" or self.ops[node.id] in self.record.loops.counted:
                 words = "JAX cannot run a while loop backwards: how often it ran is not known in advance"
                 found.append(("no_reverse_rule", node, words))
             elif "callback" in node.op:

@@ -355,13 +355,15 @@ class Undisturbed:
     def __enter__(self) -> None:
         self._retained = [(tensor, _grad(tensor)) for tensor in retained_here() or ()]
         self._stack: ExitStack | None = None
-        if has_modes():
-            self._stack = ExitStack()
-            self._stack.enter_context(torch._C.DisableTorchFunction())
-            self._stack.enter_context(torch.inference_mode(False))
-            self._stack.enter_context(torch.autocast("cpu", enabled=False))
+        if not has_modes():
+            return
+        with ExitStack() as stack:
+            stack.enter_context(torch._C.DisableTorchFunction())
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.autocast("cpu", enabled=False))
             if torch.is_autocast_enabled("cuda"):
-                self._stack.enter_context(torch.autocast("cuda", enabled=False))
+                stack.enter_context(torch.autocast("cuda", enabled=False))
+            self._stack = stack.pop_all()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for tensor, grad in self._retained:
@@ -421,7 +423,8 @@ def retained_here(*, only_if_calm: bool = False) -> list[torch.Tensor] | None:
             scopes.append(list(scope.values()))
             if scope is not frame.f_globals:
                 scopes.append(list(frame.f_globals.values()))
-                if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(scope) == 3:
+                stays = _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None
+                if stays and sys.getrefcount(scope) == 3:
                     scope.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
     found: list[torch.Tensor] = []

@@ -1,4 +1,4 @@
-"""Lines swept together and their proof as one program: right, proven, compiled once."""
+"""Lines that share passes: right, proven, and compiled once for every run of the same code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import wrt
 from tests.jax._wrong_batch import doubled
 from wrt import d
-from wrt._backends.jax import later, together
 from wrt._backends.jax.kinds import RULES
 
 
@@ -36,8 +35,8 @@ PROBLEMS = {"burgers": (burgers, (120,)), "brusselator": (brusselator, (2, 12, 1
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch, planned_from_the_start):
-    monkeypatch.setattr(later, "FEW", 0)
+def planned(planned_from_the_start):
+    """Also where a direct sweep would be as quick."""
 
 
 def asked(t):
@@ -55,32 +54,17 @@ def test_first_and_later_answers_are_those_of_a_row_loop(name):
         x = jnp.asarray(np.random.default_rng(0).normal(size=shape))
         t = wrt.trace(f, x)
         truth = truth_of(f, x)
-        for words in (" of the batch", "asked first"):
+        for _ in range(2):
             J = asked(t)
             np.testing.assert_allclose(np.asarray(J.value).reshape(truth.shape), truth, atol=1e-13)
             assert J.value.shape == (*shape, *shape)
             assert J.T.value.shape == (*shape, *shape)
             assert J.certificate.passed
-            assert words in str(J.explain())
+            assert J.explain().to_dict()["passes"] <= 30
         for _ in range(2):
             J = asked(t)
             np.testing.assert_allclose(J.sparse().toarray(), truth, atol=1e-13)
-            assert J.explain().to_dict()["passes"] <= 18
             np.testing.assert_allclose(np.asarray(J.diagonal()).reshape(-1), np.diag(truth), atol=1e-13)
-
-
-def test_a_program_that_was_interpreted_is_proven_again_when_it_is_compiled(monkeypatch):
-    monkeypatch.setattr(later, "FEW", 2)
-    f = lambda x: burgers(x) * 0.5
-    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
-    truth, t = truth_of(f, x), wrt.trace(f, x)
-    told = []
-    for _ in range(5):
-        J = asked(t)
-        np.testing.assert_allclose(J.sparse().toarray(), truth, atol=1e-5)
-        told.append("asked first" in str(J.explain()))
-    assert not any(told[:3])
-    assert told[-1]
 
 
 def test_the_next_run_of_the_same_code_is_proven_again_and_compiles_nothing(caplog):
@@ -92,7 +76,7 @@ def test_the_next_run_of_the_same_code_is_proven_again_and_compiles_nothing(capl
         J = asked(wrt.trace(burgers, second))
         np.testing.assert_allclose(J.value, truth, atol=1e-5)
     assert "Compiling" not in caplog.text
-    assert "one more column of the batch" in str(J.explain())
+    assert J.certificate
 
 
 def test_a_wrong_batching_rule_in_a_stencil_is_found_by_the_unbatched_pull():
@@ -102,7 +86,7 @@ def test_a_wrong_batching_rule_in_a_stencil_is_found_by_the_unbatched_pull():
     assert J.certificate.passed
 
 
-def test_a_pattern_that_misses_a_neighbor_is_found_by_the_probe(monkeypatch):
+def test_a_pattern_that_misses_a_neighbor_is_found_by_the_proof(monkeypatch):
     whole = RULES["slice"]
 
     def forgetful(op):
@@ -126,7 +110,7 @@ def test_an_entry_that_is_not_finite_is_swept_alone():
     assert not found[5:, 0].any()
 
 
-def test_a_mesh_is_colored_by_its_edges_without_a_sampled_row():
+def test_a_mesh_is_colored_by_its_edges():
     generator = np.random.default_rng(0)
     nodes = 300
     neighbors = (np.arange(nodes)[:, None] + generator.integers(1, 9, (nodes, 3))) % nodes
@@ -138,7 +122,7 @@ def test_a_mesh_is_colored_by_its_edges_without_a_sampled_row():
     np.testing.assert_allclose(J.value, truth_of(f, x), atol=1e-5)
     assert J.explain().strategy == "colored"
     assert J.explain().to_dict()["passes"] < 30
-    assert "sampled" not in " ".join(step["what"] for step in J.explain().to_dict()["steps"])
+    assert J.explain().because.startswith("the operations on the way leave at most")
 
 
 def test_nonzeros_that_are_asked_for_again_are_the_users_own():
@@ -165,27 +149,3 @@ def test_each_run_has_zeros_of_its_own():
             np.testing.assert_allclose(found.toarray(), truth, atol=1e-5)
             assert found.nnz == np.count_nonzero(truth)
             assert J.T.sparse().shape == found.shape
-
-
-def test_a_program_that_never_gives_what_was_proven_is_not_used(monkeypatch):
-    wrong = lambda made, *rest, **more: 1.01 * read(made, *rest, **more)
-    read = together._read
-    monkeypatch.setattr(together, "_read", wrong)
-    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
-    t, truth = wrt.trace(lambda x: 3 * burgers(x), x), 3 * truth_of(burgers, x)
-    for _ in range(3):
-        J = asked(t)
-        np.testing.assert_allclose(J.value, truth, atol=1e-5)
-        np.testing.assert_allclose(asked(t).sparse().toarray(), truth, atol=1e-5)
-        assert "asked first" not in str(J.explain())
-
-
-def test_what_ran_is_told_of_nonzeros_that_were_asked_for_before():
-    x = jnp.asarray(np.random.default_rng(0).normal(size=120), "float32")
-    t = wrt.trace(burgers, x)
-    for _ in range(3):
-        J = asked(t)
-        J.sparse()
-        assert J.certificate.passed
-    assert "asked first" in str(J.explain())
-    assert J.explain().to_dict()["passes"] == 3

@@ -340,17 +340,23 @@ class TensorFlowRecording:
         return found
 
     def work_between(self, y: Value, xs: Sequence[Value]) -> tuple[int, int]:
-        """How many operations are on the way, and how many numbers they made."""
-        path = self.path(y, xs)
+        """How many operations are on the way, and how many numbers they made; of a gradient, three for each of the run."""
+        known = self.number(y) in self.log.tensors
+        path, times = (self.path(y, xs), 1) if known else (self._made_by(y), 3)
         made = sum(self.log.size(number) for index in path for number in self.log.operations[index].outputs)
-        return len(path), made
+        return times * len(path), times * made
+
+    def _made_by(self, y: Value) -> list[int]:
+        """The operations that led to y, in the order they ran; to a gradient, which is not in the log, any may have led."""
+        log, number = self.log, self.number(y)
+        return sorted(log.ancestors([number])[1]) if number in log.tensors else list(range(log.count))
 
     def signature(self, y: Value) -> Hashable:
         """Every operation that led to y, with its settings, and what it was given: another operation, or whole numbers."""
         log = self.log
         numbers: dict[int, int] = {}  # in the order in which they come, which the next run repeats
         found: list[Hashable] = []
-        for index in sorted(log.ancestors([self.number(y)])[1]):
+        for index in self._made_by(y):
             operation = log.operations[index]
             outside = [self._constant(k) for k in operation.inputs if k not in numbers]
             for k in (*operation.inputs, *operation.outputs):
@@ -391,7 +397,8 @@ class TensorFlowRecording:
         return local_maps(self.log, self.number(y), self.number(x), certain=certain) if self._is_plain(y, x) else None
 
     def widest(self, y: Value) -> int:
-        return max(map(self.log.size, self.log.ancestors([self.number(y)])[0]), default=y.size)
+        operations = self.log.operations
+        return max((self.log.size(number) for index in self._made_by(y) for number in operations[index].outputs), default=y.size)
 
     def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
         return None

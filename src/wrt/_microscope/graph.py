@@ -10,7 +10,7 @@ from typing import Any
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where
 from wrt._notation.trace import Handle, Trace
-from wrt._why.cause import by_operation, causes, key
+from wrt._why.causes import by_operation, causes, key
 from wrt._why.paths import SHAPE_ONLY
 
 

@@ -29,6 +29,7 @@ from wrt._microscope.thresholds import QUESTION_PASSES, SAVED_SECONDS
 from wrt._notation.d import d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
+from wrt._run.prove import compare, wide
 from wrt._study.tensors import handle_of, narrow_places, numbers
 from wrt.errors import NotATensor, TooLarge, WrtError
 
@@ -328,12 +329,10 @@ def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
 def _agree(J: Derivative, left: Numbers, right: Numbers) -> Certificate:
     """A random combination of rows of the product, next to one plain pull of the same combination."""
     u = random_signs(1, left.shape[0], seed=1)
-    pulled = numbers(u.reshape(J.rows.shape) @ J).reshape(-1)
-    ours = (u @ left @ right).reshape(-1)
-    scale = float((np.abs(u) @ np.abs(left) @ np.abs(right)).max()) or 1.0
-    precision = float(np.finfo(left.dtype).eps)
-    residual = float(np.abs(ours - pulled).max()) / scale
-    return Certificate("probe", residual, 1e3 * precision * math.sqrt(max(left.shape)), probe="of the two factors")
+    pulled = wide(numbers(u.reshape(J.rows.shape) @ J)).reshape(-1)
+    last, first = wide(left), wide(right)
+    squares = np.einsum("kn,kn->n", first, (last.T @ last) @ first)
+    return compare((u @ last @ first)[0], np.sqrt(np.maximum(squares, 0.0)), pulled, float(np.finfo(left.dtype).eps)).certificate
 
 
 def _reply(y: Named, x: Named, J: Any, form: dict[str, Any]) -> dict[str, Any]:

@@ -34,10 +34,12 @@ FAR_ROWS = 4  # rows for each column beyond which columns are swept without a lo
 def plans(ask: Ask, engine: Engine, look: Look, report: Report, way: Way | None = None) -> Iterator[Plan]:
     """Plans for a question, the most promising first; `report.declined` says why each better one was not taken."""
     if way is None:
-        patch = patched(ask, engine)
-        if patch is not None:
-            yield patch
-        if worth_planning(ask):
+        part = ask.x.parts[0]
+        if ask.rows.shape is not ask.rows.of and part.elements.shape is not part.elements.of:
+            patch = patched(ask, engine)
+            if patch is not None:
+                yield patch
+        if ask.m >= PLANNED_LINES <= ask.n and worth_planning(ask):
             yield from better(ask, engine, look, report)
     yield from direct(ask, engine, way)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.plan import Way
+from wrt._core.plan import Plan, Way
 from wrt._core.protocol import Array, Engine
 from wrt._core.report import Report
 from wrt._plan.direct import direct
@@ -88,7 +88,8 @@ def sweep_block(ask: Ask, engine: Engine, report: Report, way: Way | None = None
     """One block by its own rows or columns, proven by itself; None where no path leads to x."""
     proof = Proof(Sweeper(ask, engine, report))
     patch = patched(ask, engine) if way is None else None
-    for plan in [*([] if patch is None else [patch]), *direct(ask, engine, way)]:
+    tried: list[Plan] = [] if patch is None else [patch]
+    for plan in [*tried, *direct(ask, engine, way)]:
         found = attempt(proof, plan)
         if isinstance(found, Answer):
             return found.array

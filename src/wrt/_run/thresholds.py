@@ -13,6 +13,8 @@ DOUBTFUL_COLUMNS = 16
 SETTLING_ROWS = 3
 """Plain rows that settle a doubtful column, those with its largest entries."""
 
+FEW_NUMBERS = 2**12
+"""At the ends of all lines together, that go in one call without a look at what lies between."""
 CALL_BYTES_CPU = 5 * 2**19
 """Of the widest tensor in one call of the engine: measured best from 2 to 3 MB."""
 WHOLE_CALL_BYTES_CPU = 5 * 2**20

@@ -64,6 +64,12 @@ class JaxEvidence:
     def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
         return None
 
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        return ()  # there are no tapes
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
+        return ()  # a run of JAX is seen whole
+
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return None
 

@@ -251,7 +251,7 @@ class TensorFlowEvidence:
             return False
         return self.log.tensors[output][1] in compat.CARRIES_GRADIENT or self.log.tensors[output][1] == compat.RESOURCE
 
-    def asked(self) -> list[tuple[list[int], list[int]]]:
+    def requests(self) -> list[tuple[list[int], list[int]]]:
         """What the tapes of the user's own were asked for: losses, and what they are to move; of a loop, the last time."""
         known = self.graph.tensors
         last: dict[object, tuple[list[int], list[int]]] = {}
@@ -267,7 +267,7 @@ class TensorFlowEvidence:
         """The number that a tensor, or a variable that was written since, had after so many operations."""
         return next(k for k in self.moments(self.log.number(tensor)) if k >= 0 or self.log.producer[k] < at)
 
-    def unseen(self, y: int, x: int) -> list[Where | None]:
+    def unrecorded(self, y: int, x: int) -> list[Where | None]:
         """Where y takes what nobody saw being made: NumPy reads the memory of a tensor without asking anybody."""
         return [place(*spot) if spot else None for spot in arrays_from_outside(self.log, y, x)]
 

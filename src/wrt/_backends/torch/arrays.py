@@ -96,6 +96,8 @@ class TorchArrays:
         return sent(positions, value.key.device)
 
     def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Tensor:
+        if like.dtype in NUMPY and like.key.device.type == "cpu":
+            return torch.from_numpy(np.array(array, NUMPY[like.dtype]))
         return sent(array, like.key.device).to(like.dtype)
 
     def native(self, given: Any, like: Value) -> Tensor:

@@ -474,25 +474,6 @@ def batched(
             _batching._vmap_decrement_nesting()
 
 
-def batched_pull(
-    out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seeds: torch.Tensor
-) -> list[torch.Tensor | None]:
-    """`pull` of a batch through operations that all have a batching rule: there is no remark to silence."""
-    if _functorch is None or not _ready:
-        _ready.append(True)  # the first time, torch loads its decompositions
-        return batched(lambda seed: pull(out, ins, seed), seeds)
-    count = seeds.shape[0]
-    level = _functorch._vmap_increment_nesting(count, "error")
-    try:
-        found = pull(out, ins, _functorch._add_batch_dim(seeds, 0, level))
-        return [None if one is None else _functorch._remove_batch_dim(one, level, count, 0) for one in found]
-    finally:
-        _functorch._vmap_decrement_nesting()
-
-
-_ready: list[bool] = []
-
-
 def _by_public_vmap(
     function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor
 ) -> list[torch.Tensor | None]:
@@ -511,7 +492,6 @@ def _by_public_vmap(
 # so since torch 2.1, and in 2.13
 _NEEDED = ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim")
 _batching: Any = torch._functorch.vmap if all(hasattr(torch._functorch.vmap, name) for name in _NEEDED) else None
-_functorch: Any = torch._C._functorch if all(hasattr(torch._C._functorch, name) for name in _NEEDED) else None
 
 
 @contextmanager

@@ -68,7 +68,10 @@ class TorchEvidence:
             return -1
         return next((operation for operation, flag in flips if flag), None)
 
-    def unseen(self, y: int, x: int) -> list[Where | None]:
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        return ()  # there are no tapes
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
         """Where y takes what nobody saw being made: in code that no recording looks into, which has no line."""
         return [None] if self.recorder.may_come_unrecorded(self.graph, upstream(self.graph, y)) else []
 

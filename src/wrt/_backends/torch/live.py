@@ -41,11 +41,12 @@ class Moment:
     def __init__(self, edge: GradientEdge | None, tensor: torch.Tensor | None, device: torch.device | None = None) -> None:
         """Of a tensor as it is now; of an edge alone, on a device, where nobody holds the tensor."""
         self._edge = edge
+        self.tensor: Callable[[], torch.Tensor | None]
         if tensor is None:
             self.device, self.tensor, self.version, self.view, self.leaf = device, graph_flow.no_tensor, -1, None, None
         else:
             self.device = tensor.device
-            self.tensor: Callable[[], torch.Tensor | None] = weakref.ref(tensor)
+            self.tensor = weakref.ref(tensor)
             self.version = tensor._version
             self.view = tensor if tensor._is_view() else None
             self.leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it

@@ -224,7 +224,7 @@ class Loops:
             self.counted.append(loop)
         return loop
 
-    def count_loops(self, y: Var, xs: Sequence[Var]) -> None:
+    def count(self, y: Var, xs: Sequence[Var]) -> None:
         """A `while` on the way ran a known number of times: from here on it is that many iterations."""
         if not any(op.name == "while" for op in self.record.program.ops):
             return

@@ -96,6 +96,8 @@ class Program:
     """Operations in an order in which they can run; `values` of inputs and constants, and of what was needed since."""
 
     ops: list[Op] = field(default_factory=list)
+    wide: bool = field(default_factory=lambda: bool(compat.X64.value))
+    """Whether there were numbers of 64 bits when it was recorded."""
     _values: dict[Var, Any] = field(default_factory=dict)
     _waiting: dict[Var, Any] = field(default_factory=dict)
     """Numbers in NumPy's hands: sent to JAX one by one, they would take longer than all that is recorded between."""
@@ -131,7 +133,7 @@ class Program:
         So a number has the same bits whatever was asked for before, those of the function run without `jit`. What is not
         rounded can be compiled as one program, which takes as long as a single operation.
         """
-        with compat.outside():
+        with compat.outside(), compat.width(self.wide):
             needed = self._needed(last)
             if len(needed) > 1 and all(op.exact for op in needed):
                 self._run_together(needed)

@@ -6,7 +6,7 @@ its 2-norm, and 4 of the largest column's; nothing grows with the number of rows
 backward; finite differences are another question (`J.check()`).
 
 Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
-it. What is still in doubt is answered by the next plan.
+it. What is still in doubt is answered by the next plan, the last of which is plain rows throughout.
 """
 
 from __future__ import annotations
@@ -105,31 +105,38 @@ class Proof:
         ask, arrays, doubtful = self.sweeper.ask, self.sweeper.arrays, verdict.doubtful
         if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
             return None
-        assert self._expected is not None
-        assert self._weights is not None
-        alone = self._columns_alone(doubtful)
-        if alone is None:
-            return None
-        array = form.dense()
+        weights, expected = self.pass_made
+        array, allowed, words = form.dense(), verdict.allowed[doubtful], []
         mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
-        theirs = wide(arrays.numpy(alone)).T
-        off = np.abs(self._weights @ theirs - self._expected[doubtful])
-        size = np.linalg.norm(theirs, axis=0)
-        allowed = np.maximum(verdict.allowed[doubtful], self._own_roundings * self.precision * size)
-        apart = np.linalg.norm(mine - theirs, axis=0)
-        if (off <= allowed).all():  # the columns alone agree with the independent pass: they are the answer
-            array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
-            words = f"{_columns(doubtful)} swept alone"
-        elif (apart <= allowed).all() and self._rows_agree(mine, doubtful, allowed):
-            words = f"{_columns(doubtful)} swept alone, and agreed with plain rows"
-        else:
-            return None
+        holds = np.zeros(len(doubtful), dtype=bool)
+        alone = self._columns_alone(doubtful)
+        if alone is not None:
+            theirs = wide(arrays.numpy(alone)).T
+            allowed = np.maximum(allowed, self._own_roundings * self.precision * np.linalg.norm(theirs, axis=0))
+            holds = np.abs(weights @ theirs - expected[doubtful]) <= allowed
+        if holds.any():  # alone they agree with the independent pass: they are the answer
+            column = arrays.transpose(arrays.take(alone, np.flatnonzero(holds), 0))
+            array = arrays.place(array, (slice(None), doubtful[holds]), column)
+            words.append(f"{_columns(doubtful[holds])} swept alone")
+        if not holds.all():  # where much larger numbers cancel, the independent pass itself is off by more than is allowed
+            if not self._rows_agree(mine[:, ~holds], doubtful[~holds], allowed[~holds]):
+                return None
+            words.append(f"{_columns(doubtful[~holds])} agreed with plain rows")
         rest = np.delete(np.arange(ask.n), doubtful)
-        found = compare(*_picked(Dense(ask, array).weighted_columns(self._weights), rest), self._expected[rest], self.precision)
+        found = compare(*_picked(Dense(ask, array).weighted_columns(weights), rest), expected[rest], self.precision)
         if not found.certificate.passed:
             return None
         held = found.certificate
-        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
+        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, "; ".join(words))
+
+    def repeat(self, form: Form, verdict: Verdict) -> Certificate:
+        """The evidence for plain rows that the independent pass does not bear out: the engine says the same twice, or not."""
+        some = verdict.doubtful[:DOUBTFUL_COLUMNS]
+        mine = wide(self.sweeper.arrays.numpy(self.sweeper.arrays.take(form.dense(), some, 1)))
+        if not verdict.finite or not self._rows_agree(mine, some, verdict.allowed[some]):
+            return verdict.certificate
+        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
+        return Certificate("engine", words=f"plain passes of the engine, the same when repeated; sums of rows round by {off}")
 
     @property
     def _own_roundings(self) -> int:
@@ -145,9 +152,9 @@ class Proof:
             return None
 
     def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
-        """Whether a few plain rows, those with the largest entries of the doubtful columns, say the same."""
-        rows = np.argsort(-np.abs(mine).max(axis=1))[:SETTLING_ROWS]
-        for row in rows.tolist():
+        """Whether a few plain rows say the same: those with the largest entries of the doubtful columns, and the worst."""
+        largest = np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS]
+        for row in np.unique([*largest.ravel(), *self._worst_rows(mine, columns)]).tolist():
             plain = self.sweeper.row(row, "doubtful rows")
             if plain is None:
                 return False
@@ -155,6 +162,36 @@ class Proof:
             if not (np.abs(said - mine[row]) <= allowed).all():
                 return False
         return True
+
+    def _worst_rows(self, mine: Numbers, columns: Positions) -> list[int]:
+        """For each doubtful column the row where it is off most, as far as halving leads there: a plain pass for each half.
+
+        What is off in one place would hide from rows that are chosen by their size.
+        """
+        weights, expected = self.pass_made
+        halves: dict[tuple[int, int], Numbers] = {}
+        found: list[int] = []
+        for numbers, column in zip(mine.T, columns.tolist(), strict=True):
+            start, stop, off = 0, len(weights), weights @ numbers - expected[column]
+            while stop - start > 1:
+                middle = (start + stop) // 2
+                if (start, middle) not in halves:
+                    halves[start, middle] = self._some_rows(start, middle)
+                first = weights[start:middle] @ numbers[start:middle] - halves[start, middle][column]
+                if abs(first) >= abs(off - first):
+                    stop, off = middle, first
+                else:
+                    start, off = middle, off - first
+            found.append(start)
+        return found
+
+    def _some_rows(self, start: int, stop: int) -> Numbers:
+        """The independent pass of these rows alone, (n,)."""
+        ask, arrays = self.sweeper.ask, self.sweeper.arrays
+        weights = np.zeros((1, ask.m))
+        weights[0, start:stop] = self.pass_made[0][start:stop]
+        found = self.sweeper.plain(arrays.from_numpy(weights, ask.y), "doubtful rows")
+        return np.zeros(ask.n) if found is None else wide(arrays.numpy(found))[0]
 
 
 def own_roundings(precision: float) -> int:

@@ -161,7 +161,7 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
         off = np.abs(got - expected)
         largest = float(size.max(initial=0.0))
         if not math.isfinite(largest + float(off.sum())):
-            return _compare_finite(off, size, precision, noise)
+            return _compare_finite(off, size, expected, precision, noise)
         allowed = precision * (own * size + FLOOR_ROUNDINGS * largest) + noise
         allowed[size == 0] = 0.0  # zeros with a nonzero probe always fail
         fails = off > allowed
@@ -170,10 +170,17 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
     return Verdict(Certificate("probe", share, difference, resolution), np.flatnonzero(fails), allowed, True)
 
 
-def _compare_finite(off: Numbers, size: Numbers, precision: float, noise: Any) -> Verdict:
-    """The same where some numbers are not finite: those columns cannot be compared, and the certificate says so."""
+def _compare_finite(off: Numbers, size: Numbers, expected: Numbers, precision: float, noise: Any) -> Verdict:
+    """The same where some numbers are not finite: those columns cannot be compared, and the certificate says so.
+
+    No weight is zero: a column that is not finite, where the independent pass is, is wrong.
+    """
     there = np.isfinite(off) & np.isfinite(size)
     finite = bool(np.isfinite(size).all())
+    wrong = np.isfinite(expected) & ~there
+    if wrong.any():
+        certificate = Certificate("probe", math.inf, math.inf, words=f"{int(wrong.sum())} of {len(off)} columns are not finite")
+        return Verdict(certificate, np.flatnonzero(wrong), np.zeros(len(off)), finite)
     if not there.any():
         words = "no finite entry to compare"
         return Verdict(Certificate("probe", words=words, compared=False), np.zeros(0, np.int64), np.zeros(len(off)), finite)

@@ -172,6 +172,8 @@ def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
     except (CannotSweep, PlanFailed) as refusal:
         return _decline(report, f"{plan.strategy}, {plan.way}: {refusal}")
     if form is None:
+        if proven and not last and proof.pull():
+            return _decline(report, f"{_name(plan)}: it found no path, where the independent check did")
         return "no path"
     certificate = SWITCHED_OFF
     if proven:

@@ -198,7 +198,7 @@ def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | 
     if verdict.certificate.passed:
         return form, verdict.certificate
     if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
-        return form, verdict.certificate
+        return form, proof.settle_rows(form, verdict)
     return proof.settle(form, verdict)
 
 

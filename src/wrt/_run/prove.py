@@ -5,8 +5,8 @@ pattern, a misplaced entry or a spoiled product shows. Every column is held to i
 its 2-norm, and 4 of the largest column's; nothing grows with the number of rows. It proves agreement with the engine's own
 backward; finite differences are another question (`J.check()`).
 
-Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
-it. What is still in doubt is answered by the next plan.
+Doubt costs passes, never truth: a doubtful column is swept alone, and what is still in doubt is answered by the next plan.
+The last one, plain rows one by one, is the engine's own word.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
 from wrt._run.thresholds import (
-    DOUBTFUL_COLUMNS, FLOOR_ROUNDINGS, HALF_PRECISION, OWN_ROUNDINGS, OWN_ROUNDINGS_HALF, SETTLING_ROWS,
+    CANCELLATION_HALF,
+    DOUBTFUL_COLUMNS,
+    FLOOR_ROUNDINGS,
+    HALF_PRECISION,
+    OWN_ROUNDINGS,
+    OWN_ROUNDINGS_HALF,
+    SETTLING_ROWS,
 )  # fmt: skip
 
 SEED = 20_011
@@ -95,35 +101,43 @@ class Proof:
         ask, arrays, doubtful = self.sweeper.ask, self.sweeper.arrays, verdict.doubtful
         if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
             return None
-        assert self._expected is not None
-        assert self._weights is not None
+        weights, expected = self.pass_made
         alone = self._columns_alone(doubtful)
         if alone is None:
             return None
         array = form.dense()
-        mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
-        theirs = wide(arrays.numpy(alone)).T
-        off = np.abs(self._weights @ theirs - self._expected[doubtful])
+        theirs = wide(arrays.numpy(alone)).T  # (m, k)
         size = np.linalg.norm(theirs, axis=0)
-        allowed = np.maximum(verdict.allowed[doubtful], self._own_roundings * self.precision * size)
-        apart = np.linalg.norm(mine - theirs, axis=0)
-        if (off <= allowed).all():  # the columns alone agree with the independent pass: they are the answer
-            array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
-            words = f"{_columns(doubtful)} swept alone"
-        elif (apart <= allowed).all() and self._rows_agree(mine, doubtful, allowed):
-            words = f"{_columns(doubtful)} swept alone, and agreed with plain rows"
-        else:
-            return None
         rest = np.delete(np.arange(ask.n), doubtful)
-        found = compare(*_picked(Dense(ask, array).weighted_columns(self._weights), rest), self._expected[rest], self.precision)
-        if not found.certificate.passed:
+        sums = form.weighted_columns(weights)
+        largest = float(sums[1][rest].max(initial=float(size.max())))
+        allowed = self.precision * (own_roundings(self.precision) * size + FLOOR_ROUNDINGS * largest)
+        if not (np.abs(weights @ theirs - expected[doubtful]) <= allowed).all():
+            return None  # a push that is wrong by itself would say the same twice
+        if self.precision > HALF_PRECISION:
+            mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))
+            if not (np.linalg.norm(mine - theirs, axis=0) <= allowed).all():
+                return None  # a fault, not a rounding: others of it may be too small to show in half precision
+        held = compare(*_picked(sums, rest), expected[rest], self.precision).certificate
+        if not held.passed:
             return None
-        held = found.certificate
+        array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
+        words = f"{_columns(doubtful)} swept alone"
         return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
 
-    @property
-    def _own_roundings(self) -> int:
-        return own_roundings(self.precision)
+    def settle_rows(self, form: Form, verdict: Verdict) -> Certificate:
+        """Plain rows are the engine's own word: where their weighted sum is off by no more than terms that cancel explain,
+        and a few of them, pulled again, stand where they belong."""
+        weights, expected = self.pass_made
+        sums, sizes = form.weighted_columns(weights)
+        with np.errstate(all="ignore"):
+            off = np.abs(sums - expected)
+            there = np.isfinite(off)
+            most = CANCELLATION_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
+            if not (off[there] <= most * sizes[there].max(initial=0.0)).all() or not self._rows_agree(form, verdict):
+                return verdict.certificate
+        words = f"plain rows, one by one; their weighted sum differs by {off[there].max(initial=0.0):.1g}, as sums that cancel do"
+        return Certificate("engine", words=words)
 
     def _columns_alone(self, columns: Positions) -> Array | None:
         """(k, m), each by a push of its own; None where nothing can be pushed."""
@@ -134,15 +148,19 @@ class Proof:
         except CannotSweep:
             return None
 
-    def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
-        """Whether a few plain rows, those with the largest entries of the doubtful columns, say the same."""
-        rows = np.unique(np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS])
-        for row in rows[: SETTLING_ROWS * len(columns)].tolist():
+    def _rows_agree(self, form: Form, verdict: Verdict) -> bool:
+        """Whether a few plain rows, those with the largest entries of doubtful columns, say the same."""
+        arrays, doubtful = self.sweeper.arrays, verdict.doubtful[:DOUBTFUL_COLUMNS]
+        array = form.dense()
+        columns = np.nan_to_num(np.abs(wide(arrays.numpy(arrays.take(array, doubtful, 1)))))
+        rows = np.unique(np.argsort(-columns, axis=0)[:SETTLING_ROWS])
+        for row in rows.tolist():
             plain = self.sweeper.row(row, "doubtful rows")
             if plain is None:
                 return False
-            said = wide(self.sweeper.arrays.numpy(plain))[0, columns]
-            if not (np.abs(said - mine[row]) <= allowed).all():
+            said, mine = wide(arrays.numpy(plain))[0], wide(arrays.numpy(arrays.take(array, np.array([row]), 0)))[0]
+            same = (np.abs(said - mine) <= verdict.allowed) | ~np.isfinite(said) & ~np.isfinite(mine)
+            if not same.all():
                 return False
         return True
 

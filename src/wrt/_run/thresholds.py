@@ -11,7 +11,10 @@ HALF_PRECISION = 2.0**-12
 DOUBTFUL_COLUMNS = 16
 """Columns that are settled one by one; more of them mean that the plan was wrong."""
 SETTLING_ROWS = 3
-"""Plain rows that settle a doubtful column, those with its largest entries."""
+"""Plain rows for a doubtful column, those with its largest entries, by which rows one by one are looked at again."""
+CANCELLATION_HALF = 0.25
+"""Of the largest column, that sums of plain rows may be off by in half precision where terms cancel; above it, the root of a
+rounding."""
 
 CALL_BYTES_CPU = 5 * 2**19
 """Of the widest tensor in one call of the engine: measured best from 2 to 3 MB."""

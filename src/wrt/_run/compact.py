@@ -51,8 +51,8 @@ def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | Non
         sweeper = Sweeper(some, record.engine(some.y, some.x.values), report)
         proof = Proof(sweeper)
         for plan in better(some, sweeper.engine, look_by(sweeper), report, sifted=sifted):
-            if plan.strategy not in ("structured", "colored", "cut"):
-                continue  # a dense answer, made some other way
+            if plan.strategy not in ("structured", "colored", "cut") and not is_small(some):
+                continue  # it gives a dense answer
             found = attempt(proof, plan, compact=True)
             if isinstance(found, Answer):
                 remember(some, plan, sifted=sifted)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.plan import Lines
+from wrt._core.plan import Lines, Way
 from wrt._core.protocol import Array, Engine, Swept
 from wrt._core.report import Report, Step
 from wrt._run.memory import lines_per_call
@@ -41,7 +41,7 @@ class Sweeper:
         elif self.ask.complex_y and found is not None:
             found = self.arrays.conjugate(found)
         passes = 1 + self.two_passes
-        self.report.steps.append(Step(what, "pull", "one by one", passes, passes))
+        self._add(what, "pull", "one by one", passes, passes)
         return found
 
     def only_row(self) -> Array | None:
@@ -208,14 +208,18 @@ class Sweeper:
         sweep = self.rows if plan.way == "pull" else self.push_columns
         return sweep(chosen, what, batched=plan.batched)
 
-    def _count(self, swept: Swept, what: str, way: str, passes: int, started: float) -> None:
-        """One step for all calls of one kind; what the framework refused is told once."""
-        took, steps = time.perf_counter() - started, self.report.steps
-        last = steps[-1] if steps else None
-        if last is not None and (last.what, last.way, last.method) == (what, way, swept.method):
-            last.passes, last.calls, last.seconds = last.passes + passes, last.calls + swept.calls, last.seconds + took
-        else:
-            steps.append(Step(what, way, swept.method, passes, swept.calls, took))  # type: ignore[arg-type]
+    def _count(self, swept: Swept, what: str, way: Way, passes: int, started: float) -> None:
+        """A sweep of several lines; what the framework refused is told once."""
+        self._add(what, way, swept.method, passes, swept.calls, time.perf_counter() - started)
         for words in swept.refused:
             if words not in self.report.fallbacks:
                 self.report.fallbacks.append(words)
+
+    def _add(self, what: str, way: Way, method: str, passes: int, calls: int, seconds: float = 0.0) -> None:
+        """One step for all calls of one kind that follow one another."""
+        steps = self.report.steps
+        last = steps[-1] if steps else None
+        if last is not None and (last.what, last.way, last.method) == (what, way, method):
+            last.passes, last.calls, last.seconds = last.passes + passes, last.calls + calls, last.seconds + seconds
+        else:
+            steps.append(Step(what, way, method, passes, calls, seconds))

@@ -29,6 +29,8 @@ CACHED = ((1, "reserved_bytes"), (-1, "allocated_bytes"))
 
 TF32_ROUNDING = 2.0**-11
 """In which a GPU multiplies float32 where that is allowed: of convolutions, it is by itself."""
+HALF = (torch.bfloat16, torch.float16)
+"""Types in which few bits are left to see a fault in: half of what the last of them is worth counts as a rounding."""
 
 
 def _weighted_sums(weights: Tensor, array: Tensor) -> Tensor:
@@ -234,7 +236,8 @@ class TorchArrays:
     def precision(self, value: Value) -> float:
         if value.dtype == torch.float32 and value.key.device.type == "cuda" and compat.multiplies_in_tf32():
             return TF32_ROUNDING
-        return float(torch.finfo(value.dtype).eps)
+        eps = float(torch.finfo(value.dtype).eps)
+        return eps / 2 if value.dtype in HALF else eps
 
     def is_complex(self, value: Value) -> bool:
         return bool(value.dtype.is_complex)

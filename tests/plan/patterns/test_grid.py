@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from wrt._sparsity.grid import _owners
-from wrt._sparsity.links import Link
+from wrt._plan.patterns.grid import _owners
+from wrt._plan.patterns.links import Link
 
 
 @pytest.mark.parametrize("wrap", [False, True])

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from wrt._sparsity.links import Link
-from wrt._sparsity.touched import touched
+from wrt._plan.patterns.links import Link
+from wrt._plan.patterns.touched import touched
 
 TABLES = st.tuples(st.integers(1, 5), st.integers(1, 9)).flatmap(lambda shape: arrays(bool, shape))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.planner.problems import PROBLEMS, at_random, row_loop
+from tests.plan.problems import PROBLEMS, at_random, row_loop
 from wrt import d
 
 
@@ -48,7 +48,7 @@ def test_the_diagonal_of_a_dense_map_is_right_too():
     torch.testing.assert_close((d(y) / d(x)).diagonal(), row_loop(y, x).diagonal(), rtol=1e-12, atol=1e-12)
 
 
-def test_the_diagonal_through_a_waist_never_forms_the_product():
+def test_the_diagonal_through_a_cut_never_forms_the_product():
     torch.manual_seed(0)
     down, up = torch.randn(5, 300, dtype=torch.float64), torch.randn(300, 5, dtype=torch.float64)
     x = torch.randn(300, dtype=torch.float64, requires_grad=True)

@@ -7,10 +7,9 @@ from scipy.sparse import csr_array
 
 from wrt._core.local_maps import LocalMap, LocalMaps
 from wrt._core.pattern import NOBODY, compress
-from wrt._core.plan import Direct
-from wrt._planner.strategies.colored import colored
-from wrt._sparsity.coloring import color_rows
-from wrt._sparsity.compose import composed
+from wrt._plan.colored import color
+from wrt._plan.patterns.coloring import color_rows
+from wrt._plan.patterns.compose import compose
 
 
 def random_pattern(m, n, share, seed):
@@ -42,7 +41,7 @@ def test_an_arrow_has_no_coloring_of_rows_worth_having():
 def test_columns_are_colored_where_rows_cannot_be():
     dense = np.eye(60, dtype=bool)
     dense[:, 0] = True  # every row meets every other; every row has two entries
-    plan = colored(csr_array(dense), Direct("pull", 60, ""), push_cost=1.3)
+    plan = color(csr_array(dense), instead_of=60, push_cost=1.3)
     assert plan.way == "push"
     assert plan.passes == 2
     assert "2 colors of columns instead of 60 passes" in plan.because
@@ -61,11 +60,11 @@ def test_local_maps_are_multiplied_along_every_way_and_added_up():
     local = LocalMaps((7, 9, 5, 5), tuple(LocalMap(a, b, np.nonzero(M)) for a, b, M in maps))
     expected = (A.astype(int) @ (B.astype(int) + C)) > 0
     rows, columns = np.array([6, 0, 3]), np.array([1, 4])
-    np.testing.assert_array_equal(composed(local, np.arange(7), np.arange(5), most=1.0).toarray(), expected)
-    found = composed(local, rows, columns, most=1.0).toarray()
+    np.testing.assert_array_equal(compose(local, np.arange(7), np.arange(5), most=1.0).toarray(), expected)
+    found = compose(local, rows, columns, most=1.0).toarray()
     np.testing.assert_array_equal(found, expected[np.ix_(rows, columns)])
 
 
 def test_a_pattern_that_fills_up_is_given_up():
     local = LocalMaps((30, 30), (LocalMap(0, 1, np.nonzero(np.ones((30, 30)))),))
-    assert composed(local, np.arange(30), np.arange(30)) is None
+    assert compose(local, np.arange(30), np.arange(30)) is None

@@ -196,7 +196,7 @@ class Study:
             if isinstance(self.about, Places):
                 return flow_table(self.about, run._one, count)
             if count == 1:
-                return _alone(self.about.asked(run._one), self.take)[None]
+                return _alone(self.about.in_run(run._one), self.take)[None]
             batched = Batched(self.about, run._one, count)
             take = {"value": batched.value, "norm": batched.norm, "diagonal": batched.diagonal}[self.take]
             return take().reshape(count, *self.shape)
@@ -205,10 +205,10 @@ class Study:
         """The recorded run of a batch; a model that travels is built once in each process."""
         if not isinstance(self.model, Model):
             return trace(self.model, *batch)
-        with self.model.settled() as device:
+        with self.model.same_settings() as device:
             if self.built is None:
                 with same_chance(self.model.token, list(self.model.settings)):
-                    self.built = self.model.built(device)
+                    self.built = self.model.construct(device)
                 COUNTS["recorded"] += 1
                 self._refuse_another_model()
             return trace(self.built, *unpack(pack(batch), device))

@@ -58,7 +58,7 @@ def pack(tree: Any) -> Any:
                 return Packed(name, *found)
         return one
 
-    return mapped(tree, leaf)
+    return map_leaves(tree, leaf)
 
 
 def unpack(tree: Any, device: str | None) -> Any:
@@ -69,7 +69,7 @@ def unpack(tree: Any, device: str | None) -> Any:
             return one
         return travel(one.framework).unpacked(one.kind, one.dtype, one.numbers, device)
 
-    return mapped(tree, leaf)
+    return map_leaves(tree, leaf)
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -81,15 +81,15 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def mapped(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+def map_leaves(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """The same containers with every leaf replaced; only Python's own containers are looked into."""
     if isinstance(tree, dict):
-        changed = {key: mapped(one, leaf) for key, one in tree.items()}
+        changed = {key: map_leaves(one, leaf) for key, one in tree.items()}
         return changed if type(tree) is dict else _like(tree, changed)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(one, leaf) for one in tree))
+        return type(tree)(*(map_leaves(one, leaf) for one in tree))
     if type(tree) in (list, tuple):
-        return type(tree)(mapped(one, leaf) for one in tree)
+        return type(tree)(map_leaves(one, leaf) for one in tree)
     return leaf(tree)
 
 

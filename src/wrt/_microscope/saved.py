@@ -142,7 +142,7 @@ class Carried:
         for count in ([m] if few else []) + [min(m, 256), min(m, 16), 1]:
             if count > most:
                 continue
-            chosen = y if count >= m else (y[0], _picked(y[1], spread(y[1].shape, count, first)))
+            chosen = y if count >= m else (y[0], _pick(y[1], spread(y[1].shape, count, first)))
             if count != m and dense_bytes(chosen[1], x[1]) > room:
                 continue
             try:
@@ -221,16 +221,16 @@ class Carried:
         return sides if pairs else {}
 
     def _note(self) -> str:
-        return f"a saved page: it carries {self._listed(3)}. A live one answers every click: t.show()"
+        return f"a saved page: it carries {self._list(3)}. A live one answers every click: t.show()"
 
-    def _listed(self, most: int) -> str:
+    def _list(self, most: int) -> str:
         more = len(self.pairs) - most
         return "; ".join([*self.pairs[:most], *([f"{more} more"] if more > 0 else [])]) or "no derivatives"
 
     def words(self, size: int) -> str:
         told = f"{size / 1e6:.1f} MB of {self.limit / 1e6:g} MB"
         values = f"{sum(one['data'] is not None for one in self._tensors.values())} values"
-        return f"{told}, {values}, {self._listed(6)}"
+        return f"{told}, {values}, {self._list(6)}"
 
     def too_large(self, what: str, size: int) -> TooLarge:
         return TooLarge(
@@ -250,7 +250,7 @@ def _row_seconds(y: Handle, x: Handle) -> float:
     return max(1e-5, time.perf_counter() - started)
 
 
-def _picked(handle: Handle, positions: Any) -> Handle:
+def _pick(handle: Handle, positions: Any) -> Handle:
     value, _ = handle.__wrt_differential__()
     return Handle(handle._recording, value, Elements.at(value.shape, positions))
 

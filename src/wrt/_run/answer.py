@@ -181,6 +181,8 @@ def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
     except (CannotSweep, PlanFailed) as refusal:
         return _decline(report, f"{plan.strategy}, {plan.way}: {refusal}")
     if form is None:
+        if proven and not last and proof.pull():
+            return _decline(report, f"{_name(plan)}: it found no path, where the independent check did")
         return "no path"
     certificate = SWITCHED_OFF
     if proven:
@@ -206,7 +208,7 @@ def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | 
     if verdict.certificate.share <= 1.0:
         return form, verdict.certificate
     if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
-        return form, verdict.certificate
+        return proof.settle(form, verdict) or (form, verdict.certificate)
     return proof.settle(form, verdict)
 
 

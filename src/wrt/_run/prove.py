@@ -5,8 +5,8 @@ pattern, a misplaced entry or a spoiled product shows. Every column is held to i
 its 2-norm, and 4 of the largest column's; nothing grows with the number of rows. It proves agreement with the engine's own
 backward; finite differences are another question (`J.check()`).
 
-Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
-it. What is still in doubt is answered by the next plan, the last of which is plain rows throughout.
+Doubt costs passes, never truth: how much the independent pass itself rounds is measured, a doubtful column is swept alone,
+and what is still in doubt is answered by the next plan. The last one is plain rows one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions
-from wrt._core.protocol import Array, CannotSweep, Numbers, random_signs
+from wrt._core.protocol import Array, CannotSweep, Numbers
 from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
@@ -28,9 +28,11 @@ from wrt._run.thresholds import (
     DOUBTFUL_COLUMNS,
     FLOOR_ROUNDINGS,
     HALF_PRECISION,
+    HOPELESS_SHARE,
+    NOISE_MARGIN,
+    NOISE_SPLITS,
     OWN_ROUNDINGS,
     OWN_ROUNDINGS_HALF,
-    SETTLING_ROWS,
 )  # fmt: skip
 
 SEED = 20_011
@@ -40,8 +42,9 @@ SWITCHED_OFF = Certificate("none")
 
 @lru_cache(maxsize=32)
 def weights_of(count: int) -> npt.NDArray[np.float64]:
-    """The weights of so many rows, always the same."""
-    made: npt.NDArray[np.float64] = random_signs(1, count, SEED)[0]
+    """The weights of so many rows, always the same: ±[0.5, 1], drawn continuously, since two equal ones would hide a swap."""
+    generator = np.random.default_rng(SEED)
+    made = generator.choice([-1.0, 1.0], count) * generator.uniform(0.5, 1.0, count)
     made.setflags(write=False)
     return made
 
@@ -100,37 +103,55 @@ class Proof:
         return compare(*form.weighted_columns(self._weights), self._expected, self.precision)
 
     def settle(self, form: Form, verdict: Verdict) -> tuple[Form, Certificate] | None:
-        """The answer with its doubtful columns settled one by one; None where the next plan has to answer."""
-        ask, arrays, doubtful = self.sweeper.ask, self.sweeper.arrays, verdict.doubtful
-        if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
+        """A second look at doubtful columns; None where the next plan has to answer.
+
+        Where terms cancel, the weighted sum of rows rounds by more than the rows do. By how much is measured on the
+        independent pass itself: its weights in two parts, and the sum of both passes next to the one. What is still in doubt
+        is swept alone, and has to agree with the independent pass then.
+        """
+        ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
+        if not verdict.finite or verdict.certificate.share > HOPELESS_SHARE:
             return None
         weights, expected = self.pass_made
-        array, allowed, words = form.dense(), verdict.allowed[doubtful], []
-        mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
-        holds = np.zeros(len(doubtful), dtype=bool)
-        alone = self._columns_alone(doubtful)
-        if alone is not None:
-            theirs = wide(arrays.numpy(alone)).T
-            allowed = np.maximum(allowed, self._own_roundings * self.precision * np.linalg.norm(theirs, axis=0))
-            holds = np.abs(weights @ theirs - expected[doubtful]) <= allowed
-        if holds.any():  # alone they agree with the independent pass: they are the answer
-            column = arrays.transpose(arrays.take(alone, np.flatnonzero(holds), 0))
-            array = arrays.place(array, (slice(None), doubtful[holds]), column)
-            words.append(f"{_columns(doubtful[holds])} swept alone")
-        if not holds.all():  # where much larger numbers cancel, the independent pass itself is off by more than is allowed
-            if not self._rows_agree(mine[:, ~holds], doubtful[~holds], allowed[~holds]):
-                return None
-            words.append(f"{_columns(doubtful[~holds])} agreed with plain rows")
-        rest = np.delete(np.arange(ask.n), doubtful)
-        found = compare(*_picked(Dense(ask, array).weighted_columns(weights), rest), expected[rest], self.precision)
-        if not found.certificate.passed:
+        sums, noise = form.weighted_columns(weights), NOISE_MARGIN * self._noise()
+        second = compare(*sums, expected, precision, noise)
+        held, doubtful = second.certificate, second.doubtful
+        if held.passed:
+            words = f"{_columns(verdict.doubtful)}: the pass itself rounds by that much there"
+            return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
+        if alone is None:
             return None
-        held = found.certificate
-        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, "; ".join(words))
+        theirs = wide(arrays.numpy(alone)).T  # (m, k)
+        size, rest = np.linalg.norm(theirs, axis=0), np.delete(np.arange(ask.n), doubtful)
+        largest = float(sums[1][rest].max(initial=float(size.max())))
+        allowed = precision * (own_roundings(precision) * size + FLOOR_ROUNDINGS * largest) + noise[doubtful]
+        if not (np.abs(weights @ theirs - expected[doubtful]) <= allowed).all():
+            return None  # a push that is wrong by itself would say the same twice
+        array = form.dense()
+        if precision > HALF_PRECISION:
+            mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))
+            if not (np.linalg.norm(mine - theirs, axis=0) <= allowed).all():
+                return None  # a fault, not a rounding: others of it may be too small to show in half precision
+        held = compare(*_picked(sums, rest), expected[rest], precision, noise[rest]).certificate
+        if not held.passed:
+            return None
+        array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
+        words = f"{_columns(doubtful)} swept alone"
+        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
 
-    @property
-    def _own_roundings(self) -> int:
-        return own_roundings(self.precision)
+    def _noise(self) -> Numbers:
+        """(n,): by how much the independent pass rounds at each column, as the passes of two parts of its weights tell."""
+        sweeper, (weights, expected) = self.sweeper, self.pass_made
+        noise = np.zeros(len(expected))
+        generator = np.random.default_rng(SEED + 3)
+        for _ in range(NOISE_SPLITS):
+            part, parts = generator.random(len(weights)) < 0.5, np.zeros_like(expected)
+            for chosen in (part, ~part):
+                found = sweeper.plain(sweeper.arrays.from_numpy((weights * chosen)[None], sweeper.ask.y), "how much it rounds")
+                parts = parts if found is None else parts + wide(sweeper.arrays.numpy(found))[0]
+            noise = np.fmax(noise, np.abs(parts - expected))
+        return noise
 
     def _columns_alone(self, columns: Positions) -> Array | None:
         """(k, m), each by a push of its own; None where nothing can be pushed."""
@@ -140,48 +161,6 @@ class Proof:
             return self.sweeper.push_columns(columns, "doubtful columns", batched=False)
         except CannotSweep:
             return None
-
-    def _rows_agree(self, mine: Numbers, columns: Positions, allowed: Numbers) -> bool:
-        """Whether a few plain rows say the same: those with the largest entries of the doubtful columns, and the worst."""
-        largest = np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS]
-        for row in np.unique([*largest.ravel(), *self._worst_rows(mine, columns)]).tolist():
-            plain = self.sweeper.row(row, "doubtful rows")
-            if plain is None:
-                return False
-            said = wide(self.sweeper.arrays.numpy(plain))[0, columns]
-            if not (np.abs(said - mine[row]) <= allowed).all():
-                return False
-        return True
-
-    def _worst_rows(self, mine: Numbers, columns: Positions) -> list[int]:
-        """For each doubtful column the row where it is off most, as far as halving leads there: a plain pass for each half.
-
-        What is off in one place would hide from rows that are chosen by their size.
-        """
-        weights, expected = self.pass_made
-        halves: dict[tuple[int, int], Numbers] = {}
-        found: list[int] = []
-        for numbers, column in zip(mine.T, columns.tolist(), strict=True):
-            start, stop, off = 0, len(weights), weights @ numbers - expected[column]
-            while stop - start > 1:
-                middle = (start + stop) // 2
-                if (start, middle) not in halves:
-                    halves[start, middle] = self._some_rows(start, middle)
-                first = weights[start:middle] @ numbers[start:middle] - halves[start, middle][column]
-                if abs(first) >= abs(off - first):
-                    stop, off = middle, first
-                else:
-                    start, off = middle, off - first
-            found.append(start)
-        return found
-
-    def _some_rows(self, start: int, stop: int) -> Numbers:
-        """The independent pass of these rows alone, (n,)."""
-        ask, arrays = self.sweeper.ask, self.sweeper.arrays
-        weights = np.zeros((1, ask.m))
-        weights[0, start:stop] = self.pass_made[0][start:stop]
-        found = self.sweeper.plain(arrays.from_numpy(weights, ask.y), "doubtful rows")
-        return np.zeros(ask.n) if found is None else wide(arrays.numpy(found))[0]
 
 
 def own_roundings(precision: float) -> int:
@@ -198,19 +177,26 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
         off = np.abs(got - expected)
         largest = float(size.max(initial=0.0))
         if not math.isfinite(largest + float(off.sum())):
-            return _compare_finite(off, size, precision, noise)
+            return _compare_finite(off, size, expected, precision, noise)
         allowed = precision * (own * size + FLOOR_ROUNDINGS * largest) + noise
-        allowed[size == 0] = 0.0  # zeros with a nonzero probe always fail
+        allowed[size == 0] = 0.0 if isinstance(noise, float) else noise[size == 0]  # zeros with a nonzero probe always fail
         fails = off > allowed
     share, difference = _worst(off, size, allowed)
     resolution = precision * (own + FLOOR_ROUNDINGS)
     return Verdict(Certificate("probe", share, difference, resolution), np.flatnonzero(fails), allowed, True)
 
 
-def _compare_finite(off: Numbers, size: Numbers, precision: float, noise: Any) -> Verdict:
-    """The same where some numbers are not finite: those columns cannot be compared, and the certificate says so."""
+def _compare_finite(off: Numbers, size: Numbers, expected: Numbers, precision: float, noise: Any) -> Verdict:
+    """The same where some numbers are not finite: those columns cannot be compared, and the certificate says so.
+
+    No weight is zero: a column that is not finite, where the independent pass is, is wrong.
+    """
     there = np.isfinite(off) & np.isfinite(size)
     finite = bool(np.isfinite(size).all())
+    wrong = np.isfinite(expected) & ~there
+    if wrong.any():
+        certificate = Certificate("probe", math.inf, math.inf, words=f"{int(wrong.sum())} of {len(off)} columns are not finite")
+        return Verdict(certificate, np.flatnonzero(wrong), np.zeros(len(off)), finite)
     if not there.any():
         words = "no finite entry to compare"
         return Verdict(Certificate("probe", words=words, compared=False), np.zeros(0, np.int64), np.zeros(len(off)), finite)

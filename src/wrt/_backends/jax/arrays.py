@@ -24,6 +24,7 @@ from wrt._core.value import Value
 
 Array = Any
 PIECE = 2**22  # numbers that a proof looks at in double precision at once
+SMALL = 2**14  # numbers that a compiled program gives another shape sooner than they are handed to NumPy and back
 ALIGNED = 64  # bytes: NumPy's memory that begins at a multiple becomes an array of JAX without a copy
 TF32, BFLOAT16 = 2.0**-11, 2.0**-8  # roundings of matrix products of float32 on an accelerator
 FULL_PRODUCTS = frozenset({"highest", "float32", "F32_F32_F32", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9"})
@@ -103,7 +104,8 @@ def all_seen(arrays: Sequence[Any]) -> list[npt.NDArray[Any]] | None:
 
 def sent(numbers: npt.NDArray[Any]) -> Array:
     """NumPy's numbers as an array of JAX, without a copy where it can be: nobody may write to them any more."""
-    return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
+    with compat.width(compat.X64.value or numbers.dtype.char in "dD"):  # as they are, also where 64 bits are switched off
+        return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
 
 
 def blank(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
@@ -226,7 +228,7 @@ class JaxArrays:
         same = len(shape) == array.ndim and all(n in (-1, had) for n, had in zip(shape, array.shape, strict=True))
         if same and not isinstance(array, np.ndarray):
             return array
-        numbers = seen(array)
+        numbers = seen(array) if isinstance(array, np.ndarray) or array.size > SMALL else None
         return _reshape(array, tuple(shape)) if numbers is None else sent(numbers.reshape(shape))
 
     def transpose(self, array: Array) -> Array:
@@ -323,7 +325,7 @@ class JaxArrays:
     def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
         numbers = seen(array)
         if numbers is None:
-            with compat.double_precision():
+            with compat.width(True):
                 sums, norms = _weighted(np.asarray(weights), array)
             return np.asarray(sums), np.asarray(norms)
         m, n = numbers.shape

@@ -1,10 +1,13 @@
-"""Every use of JAX's private or drifting API."""
+"""Every use of JAX's private or drifting API.
+
+Written for JAX 0.10; where other versions from 0.5 to 0.11 differ, the version is named. `jax._src` is imported here alone.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from inspect import signature
@@ -13,13 +16,20 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config, core, source_info_util
+from jax._src import config, core, linear_util, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
 Trace = core.Trace
 Tracer = core.Tracer
 Literal = core.Literal
+Jaxpr = core.Jaxpr
+ClosedJaxpr = core.ClosedJaxpr
+WrappedFun = linear_util.WrappedFun
+BOOKKEEPING = (Trace, linear_util.Store, linear_util.EqualStore, core.DebugInfo)
+"""What wrappers of functions hold on to and what changes nothing of what they compute."""
+REMEMBERS = "_memoize.<locals>.memoized"
+"""The wrapper around the rules of a custom derivative, which keeps what they gave."""
 JitTracer = pe.DynamicJaxprTracer
 
 INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint"})
@@ -27,6 +37,12 @@ INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat",
 
 CONTROL = frozenset({"scan", "while", "cond"})
 """Operations with functions of the user inside."""
+
+OPEN_LOOPS = frozenset({"while"})
+"""Operations without a backward pass: how often they run is not known before."""
+
+BACKWARD_ONLY = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
+"""Functions that have a backward rule and no forward one; the second name until JAX 0.6."""
 
 _MARK = config.hlo_source_file_canonicalization_regex
 """A setting that changes file names in compiled code alone, and is part of JAX's cache keys. A key of our own would make
@@ -66,8 +82,6 @@ def only_probing() -> bool:
             return caller is None or caller.f_code.co_name not in _ASKS_FOR_THE_NUMBER
         frame = frame.f_back
     return False
-
-
 
 
 def _called_for_jitted() -> CodeType | None:
@@ -133,8 +147,6 @@ def staged(function: Callable[..., Any], avals: Sequence[Any], name: str) -> tup
 
 
 def _wrapped(function: Callable[..., Any], debug: Any) -> Any:
-    from jax._src import linear_util
-
     return linear_util.wrap_init(function, debug_info=debug)
 
 
@@ -167,6 +179,11 @@ def file_of(jaxpr: Any) -> str:
     return told.partition(" at ")[2].rpartition(":")[0]
 
 
+def name_of(jaxpr: Any) -> str:
+    """The name of the function that a jaxpr was made from."""
+    return getattr(getattr(jaxpr, "debug_info", None), "func_name", "") or ""
+
+
 def underneath(tracer: Any) -> Any:
     """The array that a `vmap` or `grad` tracer stands for, one level down; None for other tracers."""
     if isinstance(tracer, batching.BatchTracer):
@@ -191,13 +208,15 @@ def copy(array: Any) -> Any:
     return lax.copy_p.bind(array)
 
 
-def double_precision() -> Any:
-    """Numbers of 64 bits in here, whatever the user has set: `jax.enable_x64`, before JAX 0.8 only among experiments."""
+def width(wide: bool) -> AbstractContextManager[None]:
+    """Numbers of 64 bits in here, or not, whatever the user has set: before JAX 0.8 only among experiments."""
+    if X64.value == wide:
+        return nullcontext()
     if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
+        return jax.enable_x64(wide)
     from jax.experimental import enable_x64
 
-    return enable_x64(True)
+    return enable_x64(wide)
 
 
 def has_tf32() -> bool:

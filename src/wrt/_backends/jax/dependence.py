@@ -82,10 +82,9 @@ def _smooth(var: Any) -> bool:
 
 def cuts_inside(params: dict[str, Any]) -> Iterator[Any]:
     """Equations within a loop, a branch or a call at which a gradient stops."""
-    for given in params.values():
-        for one in given if isinstance(given, (tuple, list)) else (given,):
-            for eqn in getattr(getattr(one, "jaxpr", one), "eqns", ()):
-                smooth = [a for a in eqn.invars if not isinstance(a, compat.Literal) and _smooth(a)]
-                if eqn.primitive.name == "stop_gradient" or (smooth and not any(map(_smooth, eqn.outvars))):
-                    yield eqn
-                yield from cuts_inside(eqn.params)
+    for jaxpr in compat.inner_jaxprs(params):
+        for eqn in jaxpr.eqns:
+            smooth = [a for a in eqn.invars if not isinstance(a, compat.Literal) and _smooth(a)]
+            if eqn.primitive.name == "stop_gradient" or (smooth and not any(map(_smooth, eqn.outvars))):
+                yield eqn
+            yield from cuts_inside(eqn.params)

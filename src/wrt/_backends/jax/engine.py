@@ -58,8 +58,8 @@ class JaxEngine:
         self.live = [k for k, there in enumerate(reached) if there]
         self.segment = Segment.of(y.key, [xs[k].key for k in self.live], self.ops)
         self.programs = programs(self.segment.template)
-        self.can_pull = not any(holds(op.name, op.params, "while") for op in self.ops)
-        self._backward_only = any(holds(op.name, op.params, "custom_vjp_call") for op in self.ops)
+        self.can_pull = not any(holds(op.name, op.params, compat.OPEN_LOOPS) for op in self.ops)
+        self._backward_only = any(holds(op.name, op.params, compat.BACKWARD_ONLY) for op in self.ops)
         looped = LOOP_PUSH_COST if not on_cpu() and any(op.name == "scan" for op in self.ops) else 1.0
         self.push_cost = TRANSPOSED_PUSH_COST if self._backward_only else looped
         self._leaves_of = leaves
@@ -327,9 +327,9 @@ as_recorded.defjvp(lambda primals, tangents: (primals[1], tangents[0]))
 # ---------------------------------------------------------------- what JAX refuses
 
 
-def holds(name: str, params: dict[str, Any], wanted: str) -> bool:
-    """Whether an operation is, or contains at any depth, another; inside of a derivative of the user's own none counts."""
-    if name == wanted:
+def holds(name: str, params: dict[str, Any], wanted: frozenset[str]) -> bool:
+    """Whether an operation is, or contains at any depth, one of these; inside of a derivative of the user's own none counts."""
+    if name in wanted:
         return True
     if name.startswith("custom_"):
         return False

@@ -14,6 +14,7 @@ from wrt._backends.jax.program import Op, Var
 from wrt._core import by_hand
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node
+from wrt._core.value import Value
 from wrt._core.where import Where, function_name, user_files
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class JaxEvidence:
         self.vars: dict[int, Var] = {}
         for node, op in zip(plain.nodes, self.ops, strict=True):
             self.vars.update(zip((*node.inputs, *node.outputs), (*op.inputs, *op.outputs), strict=True))
-        known = [v.key for v in jax.tree.leaves((record.inputs, record.keywords)) if hasattr(v, "key")]
+        known = [v.key for v in jax.tree.leaves((record.inputs, record.keywords)) if isinstance(v, Value)]
         self.vars.update(zip(plain.inputs, known, strict=True))
         self.numbers = {var: number for number, var in self.vars.items()}
         for left in record.recorder.left:  # a value that Python asked for: an operation without a result
@@ -213,9 +214,7 @@ class JaxEvidence:
 
 def _rule_name(op: Op) -> str:
     """The function to which somebody gave a derivative of its own."""
-    inner = op.params.get("call_jaxpr")
-    debug = getattr(getattr(inner, "jaxpr", inner), "debug_info", None)
-    return (getattr(debug, "func_name", "") or "") if op.name.startswith("custom_") else ""
+    return compat.name_of(compat.sub_jaxpr(op.params)[0]) if op.name.startswith("custom_") else ""
 
 
 def _rule(op: Op) -> CodeType | None:

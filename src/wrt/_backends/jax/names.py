@@ -50,7 +50,7 @@ class Names:
         while thing is not None and not isinstance(thing, (Recorded, compat.JitTracer)):
             thing = compat.underneath(thing)
         if isinstance(thing, Recorded):
-            if thing._trace is self.record.recorder:
+            if thing.recorder is self.record.recorder:
                 self.add(binding, thing.stands_for)
         elif thing is not None:
             self._inside.setdefault(id(thing.val), []).append((thing.val, binding))

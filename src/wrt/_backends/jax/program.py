@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.alike import Alike, comparable
 from wrt._backends.jax.dependence import NONE, through
 from wrt._core.where import Where, place, user_files
 
@@ -96,6 +97,8 @@ class Program:
     """Operations in an order in which they can run; `values` of inputs and constants, and of what was needed since."""
 
     ops: list[Op] = field(default_factory=list)
+    wide: bool = field(default_factory=lambda: bool(compat.X64.value))
+    """Whether there were numbers of 64 bits when it was recorded."""
     _values: dict[Var, Any] = field(default_factory=dict)
     _waiting: dict[Var, Any] = field(default_factory=dict)
     """Numbers in NumPy's hands: sent to JAX one by one, they would take longer than all that is recorded between."""
@@ -131,7 +134,7 @@ class Program:
         So a number has the same bits whatever was asked for before, those of the function run without `jit`. What is not
         rounded can be compiled as one program, which takes as long as a single operation.
         """
-        with compat.outside():
+        with compat.outside(), compat.width(self.wide):
             needed = self._needed(last)
             if len(needed) > 1 and all(op.exact for op in needed):
                 self._run_together(needed)
@@ -172,19 +175,6 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
-    """A parameter that cannot be compared: equal to itself alone."""
-
-    thing: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Only) and self.thing is other.thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One operation between numbered arrays, which can be compared.
 
@@ -204,23 +194,11 @@ class Step:
         return cls(op.primitive, comparable(op.params), op.context, inputs, outputs, frozenset(still))
 
     def run(self, arrays: dict[int, Any]) -> None:
-        params = {name: given.thing if isinstance(given, Only) else given for name, given in self.params}
+        params = {name: given.thing if isinstance(given, Alike) else given for name, given in self.params}
         given = [jax.lax.stop_gradient(arrays[k]) if k in self.still else arrays[k] for k in self.inputs]
         with self.context.manager:
             found = compat.bind(self.primitive, given, params)
         arrays.update(zip(self.outputs, found, strict=True))
-
-
-def comparable(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, given if _is_hashable(given) else Only(given)) for name, given in params.items())
-
-
-def _is_hashable(thing: Any) -> bool:
-    try:
-        hash(thing)
-    except TypeError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=PROGRAMS)

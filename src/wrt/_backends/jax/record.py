@@ -67,7 +67,6 @@ class JaxRecord:
         self.naming = Names(self)
         self.names: Bindings = self.naming.bindings
         self.loops = Loops(self)
-        self.wide = bool(jax.config.jax_enable_x64)
         self._values: dict[Var, Value] = {}
         self._sides: dict[Value, Side] = {}
         self._answers = Answers()
@@ -185,7 +184,7 @@ class JaxRecord:
         return self._numbers.get(self.loops.var_of(value))
 
     def find(self, obj: Any) -> Value | None:
-        if isinstance(obj, Recorded) and obj._trace is self.recorder:
+        if isinstance(obj, Recorded) and obj.recorder is self.recorder:
             return self.value_of(obj.stands_for)
         known = self.recorder.constants.get(id(obj))
         return self.value_of(known[1]) if known is not None and known[0] is obj else None
@@ -276,35 +275,40 @@ class JaxRecord:
                     "whole numbers, booleans and random keys have no derivative; the path ends where they were made",
                     "ask for the floating-point array it was computed from, for example the embedding of token ids",
                 )
-        if not self._as_recorded:
-            raise EngineRefused(
-                f"this run was recorded with 64-bit numbers {'on' if self.wide else 'off'}",
-                f"jax_enable_x64 is {'off' if self.wide else 'on'} now, and the operations would round differently",
-                f"ask inside `with jax.enable_x64({self.wide}):`",
-            )
 
     @property
     def _as_recorded(self) -> bool:
         """Whether numbers have the width that they had."""
-        return bool(self.wide == compat.X64.value)
+        return bool(self.program.wide == compat.X64.value)
 
     def refuse_filled(self, value: Value) -> None:
         """Every `.at[i].set` made a Value of its own."""
 
     def engine(self, y: Value, xs: Sequence[Value]) -> JaxEngine:
+        if not self._as_recorded:
+            raise EngineRefused(
+                f"this run was recorded with 64-bit numbers {'on' if self.program.wide else 'off'}",
+                f"jax_enable_x64 is {'off' if self.program.wide else 'on'} now, and the operations would round differently",
+                f"ask inside `with jax.enable_x64({self.program.wide}):`",
+            )
         with self._lock:
-            key = self.settle(y, xs)
-            found = self._engines.pop(key, None) or JaxEngine(self, y, xs)
+            key = self._vars(y, xs)
+            found = self._engines.pop(key, None)
+            if found is None:
+                self.count_loops(y, xs)
+                found = JaxEngine(self, y, xs)
             self._engines[key] = found
             while len(self._engines) > ENGINES:
                 self._engines.popitem(last=False)
             return found
 
-    def settle(self, y: Value, xs: Sequence[Value]) -> tuple[Var, ...]:
-        """The Vars that are meant, with loops on the way as long as they ran."""
-        key = (self.loops.var_of(y), *map(self.loops.var_of, xs))
-        self.loops.count_loops(key[0], key[1:])
-        return key
+    def _vars(self, y: Value, xs: Sequence[Value]) -> tuple[Var, ...]:
+        return (self.loops.var_of(y), *map(self.loops.var_of, xs))
+
+    def count_loops(self, y: Value, xs: Sequence[Value]) -> None:
+        """Loops on the way are as long as they ran, from here on."""
+        last, *ends = self._vars(y, xs)
+        self.loops.count(last, ends)
 
     def outside(self) -> AbstractContextManager[None]:
         """A question about this run is no part of a function that is being transformed: it is computed for real."""
@@ -337,8 +341,9 @@ class JaxRecord:
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         with self._lock:
-            key = self.settle(y, xs)
+            key = self._vars(y, xs)
             if key not in self._flows:
+                self.count_loops(y, xs)
                 ops, _ = between(key[0], key[1:])
                 self._flows[key] = flow(key[0], key[1:], ops, self.value_of)
             return self._flows[key]
@@ -350,7 +355,7 @@ class JaxRecord:
         return found.value(address)
 
     def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
-        last, *ends = self.settle(y, xs)
+        last, *ends = self._vars(y, xs)
         found = last_weights(last, between(last, ends)[0], ends, self.program.value)
         return None if found is None else (self.value_of(found[0]), found[1])
 

@@ -63,7 +63,7 @@ class JaxRecordedFunction:
         return compat.transforming() or any(isinstance(leaf, compat.Tracer) for leaf in leaves)
 
     def engine(self, y: Value, xs: Sequence[Value], leaves: Sequence[Array]) -> JaxEngine:
-        self._record.settle(y, xs)
+        self._record.count_loops(y, xs)
         given = {var: jnp.asarray(leaf, var.aval.dtype) for var, leaf in zip(self._given, leaves, strict=True)}
 
         def numbers(segment: Segment) -> list[Array]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 
-from wrt._backends.jax.program import Op, Step, Var, ancestors, comparable
+from wrt._backends.jax.alike import comparable
+from wrt._backends.jax.program import Op, Step, Var, ancestors
 
 Arrays = Sequence[Any]
 

@@ -80,13 +80,13 @@ class TensorFlowBackend:
         """Run f once, for real, and remember the run."""
         recorder = self._recorder()
         with recorder.listen() as recording:
-            for leaf in args if not kwargs and all(map(_plain, args)) else tf.nest.flatten((args, kwargs)):
+            for leaf in tf.nest.flatten((args, kwargs)):
                 if is_tensor(leaf):
                     recorder.meet(taped_as(leaf), watch=True)
             recording.given = recording.keys.inside(list(args)), recording.keys.inside(kwargs)
             with recorder.watch_names():
                 output = f(*args, **kwargs)
-            for leaf in [output] if _plain(output) else tf.nest.flatten(output):
+            for leaf in tf.nest.flatten(output):
                 if is_tensor(leaf):
                     recorder.meet(taped_as(leaf))  # a constant that no operation made
             recording.returned = recording.keys.inside(output)
@@ -124,10 +124,6 @@ def _named(model: Any) -> dict[str, Any]:
         path = variable.path.removeprefix(f"{model.name}/")
         named[path if path not in named else f"{path}#{len(named)}"] = variable
     return named
-
-
-def _plain(obj: Any) -> bool:
-    return type(obj) is compat.EagerTensor
 
 
 def _is_layer(obj: Any) -> bool:

@@ -18,7 +18,6 @@ import tensorflow as tf
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow import thresholds as limit
 from wrt._backends.tensorflow.numpy_reads import refuse_reads
-from wrt._backends.tensorflow.recent import Recent
 from wrt._backends.tensorflow.refusals import engine_failed
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
@@ -139,12 +138,13 @@ class TapeEngine:
         if count < 2:
             return []
         operations, numbers = self.recording.work_between(self.y, self.xs)
-        gradients = limit.GRADIENTS_PER_OPERATION * max(1, operations) * (2 if way == "push" else 1)
-        written = 1e-6 * limit.GRADIENTS_PER_OPERATION * count * numbers / limit.EAGER_NUMBERS_PER_US
+        if way == "push":
+            operations *= 2
+        written = 1e-6 * count * numbers / limit.EAGER_NUMBERS_PER_US
         seconds = {
-            PFOR: 1e-3 * limit.PFOR_MS_PER_OPERATION * (gradients + 3) + written / 10,
-            TRACED: 1e-3 * limit.TRACE_MS_PER_OPERATION * (gradients + 6) + 1e-6 * limit.TRACED_US_PER_ROW * count + written,
-            ONE_BY_ONE: 1e-6 * limit.EAGER_US_PER_OPERATION * gradients * count + written,
+            PFOR: 1e-3 * limit.PFOR_MS_PER_OPERATION * (operations + 2) + written / 10,
+            TRACED: 1e-3 * limit.TRACE_MS_PER_OPERATION * (operations + 4) + 1e-6 * limit.TRACED_US_PER_ROW * count + written,
+            ONE_BY_ONE: 1e-6 * limit.EAGER_US_PER_OPERATION * operations * count + written,
         }
         return [method for method in sorted(seconds, key=seconds.__getitem__) if seconds[method] < seconds[ONE_BY_ONE]]
 
@@ -152,14 +152,14 @@ class TapeEngine:
         """Traced once for each number of lines; a push belongs to the second tape of its engine, and is not kept."""
         size = lines[0].shape[0] if method == PFOR else 1
         key: Hashable = (size, method, self.y.key.number, tuple(compat.number(source) for source in self.sources))
-        kept: Recent[Traced | str] = self.recording.traced if way == "pull" else Recent(1)
+        kept: dict[Hashable, Traced | str] = self.recording.traced if way == "pull" else {}
         found = kept.get(key)
         if found is None:
             try:
                 found = Traced(sweep, lines if method == PFOR else [line[0] for line in lines], size)
             except Exception as error:
                 found = _first_line(error)  # the next question need not try again
-            kept[key] = found
+            remember(kept, key, found, limit.TRACED_KEPT)
         if isinstance(found, str):
             raise CannotSweep(found)
         return found
@@ -185,6 +185,13 @@ class Traced:
         for k, gradient in zip(self._reached, self._run(*lines), strict=True):
             result[k] = gradient
         return result
+
+
+def remember(kept: dict[Hashable, Any], key: Hashable, thing: Any, most: int) -> None:
+    """Keep a thing, and no more than so many: what was kept first goes first."""
+    while len(kept) >= most:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = thing
 
 
 def _one_by_one(sweep: Sweep, lines: Sequence[Tensor]) -> Gradients:

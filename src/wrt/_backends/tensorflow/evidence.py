@@ -384,14 +384,8 @@ class TensorFlowEvidence:
             return None
         name = node.op if rule is not None else ""
         precision = 2.3e-16 if all(t.dtype == tf.float64 for t in kept) else 1.2e-7
-        return Again(
-            inputs,
-            tuple(node.inputs[k] for k in floats),
-            call,
-            name,
-            None if rule is None else by_hand.last_return(rule),
-            precision,
-        )
+        numbers, line = tuple(node.inputs[k] for k in floats), None if rule is None else by_hand.last_return(rule)
+        return Again(inputs, numbers, call, name, line, precision)
 
     def _inside(self, custom: Custom, given: list[Any]) -> list[Any]:
         """The operations between the inputs and the outputs of a function with a gradient of its own, run again."""

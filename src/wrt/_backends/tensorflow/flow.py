@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from wrt._backends.tensorflow.recording import TensorFlowRecording
 
 PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2"})
-SUMS = frozenset({"Add", "AddN", "AddV2"})
 
 
 def flow(recording: TensorFlowRecording, y: Value, xs: Sequence[Value]) -> Flow | None:
@@ -31,12 +30,6 @@ def flow(recording: TensorFlowRecording, y: Value, xs: Sequence[Value]) -> Flow 
     mixing = frozenset(number[tensor] for tensor in order if tensor in walk.mixing)
     inner = tuple(number[end] for end in ends if end in number)
 
-    def is_sum(tensor: int) -> bool:
-        if order[tensor] in ends:
-            return False
-        operation = log.operations[log.producer[order[tensor]]]
-        return _is_sum(log, operation, list(filter(walk.leads_to_x, operation.inputs)), made_from[tensor])
-
     def address(tensor: int) -> Address:
         """Which operation between x and y made it, in the order in which they ran: nothing that was freed changes that."""
         if order[tensor] in ends:
@@ -44,20 +37,14 @@ def flow(recording: TensorFlowRecording, y: Value, xs: Sequence[Value]) -> Flow 
         index = log.producer[order[tensor]]
         return path.index(index), log.operations[index].outputs.index(order[tensor])
 
+    sizes = [log.size(tensor) for tensor in order]
+    products, elements = ([work.get(tensor, 0.0) for tensor in order] for work in (walk.products, walk.elements))
+    mixed = not leads_unmixed(sources, mixing, set(inner))
     return Flow(
-        [log.size(tensor) for tensor in order],
-        sources,
-        [walk.products.get(tensor, 0.0) for tensor in order],
-        [walk.elements.get(tensor, 0.0) for tensor in order],
-        inner,
-        not leads_unmixed(sources, mixing, set(inner)),
-        PUSH_COST_IN_PULLS,
+        sizes, sources, products, elements, inner, mixed, PUSH_COST_IN_PULLS,
         lambda tensor: recording.lift_number(order[tensor], y.dtype),
-        mixing=mixing,
-        accelerated=recording.backend.arrays.accelerated(y),
-        is_sum=is_sum,
-        address=address,
-    )
+        mixing=mixing, accelerated=recording.backend.arrays.accelerated(y), address=address,
+    )  # fmt: skip
 
 
 def at_address(recording: TensorFlowRecording, y: Value, xs: Sequence[Value], address: Any) -> Value | None:
@@ -100,10 +87,10 @@ class _Walk:
             operation = self.log.operations[self.log.producer[waiting.pop()]]
             products += _products(self.log, operation)
             elements += OPERATION_IN_NUMBERS + sum(map(self.log.size, operation.outputs))
-            if alone and _mixes(self.log, operation, list(map(self.leads_to_x, operation.inputs))):
+            if alone and _mixes(self.log, operation, list(map(self._leads_to_x, operation.inputs))):
                 self.mixing.add(tensor)
             for source in operation.inputs:
-                if source in seen or not self.leads_to_x(source):
+                if source in seen or not self._leads_to_x(source):
                     continue
                 seen.add(source)
                 if source in self.ends or self.log.at_hand(source) is not None:
@@ -113,7 +100,7 @@ class _Walk:
         self.products[tensor], self.elements[tensor] = products, elements
         return list(found)
 
-    def leads_to_x(self, tensor: int) -> bool:
+    def _leads_to_x(self, tensor: int) -> bool:
         return tensor in self.ends or self.log.producer.get(tensor) in self.path
 
 
@@ -131,10 +118,3 @@ def _mixes(log: Log, operation: Operation, leads_to_x: Sequence[bool]) -> bool:
     """One row times a matrix that does not depend on x: every number that comes out depends on every number of the row."""
     is_row = operation.op == "MatMul" and log.tensors[operation.outputs[0]][0][0] == 1
     return is_row and list(leads_to_x) == [True, False]
-
-
-def _is_sum(log: Log, operation: Operation, terms: Sequence[int], made_from: Sequence[int]) -> bool:
-    """Whether a result is the sum of tensors of its own shape, each of which comes once; constants do not matter."""
-    shape = log.tensors[operation.outputs[0]][0]
-    fits = operation.op in SUMS and all(log.tensors[number][0] == shape for number in terms)
-    return fits and bool(terms) and sorted(terms) == sorted(made_from)

@@ -161,38 +161,19 @@ class Log:
     # ---------------------------------------------------------------- plain data
 
     def graph(
-        self,
-        inputs: list[int],
-        outputs: list[int],
-        names: Callable[[int], tuple[str, ...]],
+        self, inputs: list[int], outputs: list[int], names: Callable[[int], tuple[str, ...]],
         write: Callable[[int], Write | None],
-    ) -> Graph:
+    ) -> Graph:  # fmt: skip
         graph = Graph("tensorflow", inputs=inputs, outputs=outputs)
         for number, (shape, enum) in self.tensors.items():
-            graph.tensors[number] = Tensor(
-                number,
-                shape,
-                compat.dtype_of(enum).name,
-                self.producer.get(number),
-                self._output_place(number),
-                names(number),
-                self.carries(number),
-            )
+            made_by, place_of = self.producer.get(number), self._output_place(number)
+            dtype, carries = compat.dtype_of(enum).name, self.carries(number)
+            graph.tensors[number] = Tensor(number, shape, dtype, made_by, place_of, names(number), carries)
         for index, operation in enumerate(self.operations):
-            spot = operation.spot
-            graph.nodes.append(
-                Node(
-                    index,
-                    operation.op,
-                    operation.inputs,
-                    operation.outputs,
-                    None if spot is None else place(*spot),
-                    operation.layer,
-                    self.gradient(index),
-                    write(index),
-                    self._notes(index),
-                )
-            )
+            op, given, made, spot, layer = operation[:5]
+            where = None if spot is None else place(*spot)
+            node = Node(index, op, given, made, where, layer, self.gradient(index), write(index), self._notes(index))
+            graph.nodes.append(node)
         return graph
 
     def _output_place(self, number: int) -> int:

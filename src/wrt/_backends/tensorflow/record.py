@@ -62,7 +62,7 @@ class Recorder:
     """Fills a recording while it is open."""
 
     def __init__(self, backend: Backend) -> None:
-        self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
+        self.recording = TensorFlowRecording(backend, compat.next_number())
         self.layers: list[str] = []
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
@@ -85,7 +85,8 @@ class Recorder:
         stack.enter_context(compat.notice_custom_gradients(self._custom))
         stack.enter_context(name_layers(self))
         stack.enter_context(events.follow_events(recording.events, self._count, self._number))
-        stack.callback(compat.close_tape, recording.open())
+        recording.tape = compat.open_tape()
+        stack.callback(compat.close_tape, recording.tape)
         compat.add_callback(self._ran)
         stack.callback(compat.remove_callback, self._ran)
         self._watch_what_is_at_hand(frame)
@@ -206,17 +207,9 @@ class Recorder:
         log.add(Operation(op, given, made, here, layer, False, attributes, via))
 
     def _ran_unusually(
-        self,
-        op: str | bytes,
-        inputs: Any,
-        attributes: Any,
-        outputs: Any,
-        frame: FrameType,
-        here: Spot | None,
-        via: str,
-        layer: str,
-        watched: bool,
-    ) -> None:
+        self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, frame: FrameType, here: Spot | None, via: str,
+        layer: str, watched: bool,
+    ) -> None:  # fmt: skip
         """An operation that meets tensors for the first time, reads or writes a variable, or updates a tensor."""
         recording = self.recording
         log = recording.log
@@ -252,16 +245,9 @@ class Recorder:
         return number
 
     def _met_late(
-        self,
-        op: str,
-        late: list[Any],
-        watched: bool,
-        inputs: Any,
-        attributes: Any,
-        outputs: Any,
-        frame: FrameType,
+        self, op: str, late: list[Any], watched: bool, inputs: Any, attributes: Any, outputs: Any, frame: FrameType,
         stopped: bool,
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Note what is met for the first time; True where its gradient through this operation is lost for good."""
         log = self.recording.log
         variables: list[Any] | None = None

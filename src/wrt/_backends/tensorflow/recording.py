@@ -14,16 +14,15 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.engine import TapeEngine, Traced
+from wrt._backends.tensorflow.engine import TapeEngine, Traced, remember
 from wrt._backends.tensorflow.events import Events
 from wrt._backends.tensorflow.evidence import TensorFlowEvidence
 from wrt._backends.tensorflow.flow import at_address, flow
 from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.pairs import local_maps
-from wrt._backends.tensorflow.recent import Recent
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside, written_less_often
 from wrt._backends.tensorflow.tensors import Keys, TensorKey, is_tensor, taped_as
-from wrt._backends.tensorflow.thresholds import NEAR_OPERATIONS, PATHS_KEPT, TRACED_KEPT
+from wrt._backends.tensorflow.thresholds import PATHS_KEPT
 from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
@@ -43,7 +42,7 @@ class TensorFlowRecording:
 
     recorded = True
 
-    def __init__(self, backend: Backend, open_tape: Callable[[], Any], start: int) -> None:
+    def __init__(self, backend: Backend, start: int) -> None:
         self.backend = backend
         self.log = Log(start)
         self.tape: Any = None
@@ -52,11 +51,10 @@ class TensorFlowRecording:
         self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
         self.events = Events()
         self.updates: dict[int, Update] = {}
-        self.traced: Recent[Traced | str] = Recent(TRACED_KEPT)  # sweeps that were traced, or why they cannot be
-        self._paths: Recent[list[int]] = Recent(PATHS_KEPT)
+        self.traced: dict[Hashable, Traced | str] = {}  # sweeps that were traced, or why they cannot be
+        self._paths: dict[Hashable, list[int]] = {}
         self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
-        self._open_tape = open_tape
         self.keys = Keys()
         self._values: dict[int, weakref.ref[Value]] = {}  # while somebody holds them: see TensorKey
         self._names = Bindings()
@@ -65,10 +63,6 @@ class TensorFlowRecording:
         self._assignments: dict[int, int] = {}  # handle -> how often it was assigned to
         self._late: set[int] = set()
         self._reads: dict[int, dict[int, list[Any]]] = {}  # handle -> assignments before -> what was read
-
-    def open(self) -> Any:
-        self.tape = self._open_tape()
-        return self.tape
 
     def watch(self, number: int, tensor: Any) -> None:
         if not compat.tapes_are_stopped():  # then it would not be heard
@@ -86,9 +80,6 @@ class TensorFlowRecording:
                 self.watch(number, tensor)
 
     # ---------------------------------------------------------------- Values
-
-    is_tensor = staticmethod(is_tensor)
-    taped_as = staticmethod(taped_as)
 
     def lift(self, obj: Any) -> Value:
         """The one Value of a tensor or variable in this run, as long as somebody holds it."""
@@ -126,7 +117,7 @@ class TensorFlowRecording:
         return self._values_in(self.returned)
 
     def find(self, obj: Any) -> Value | None:
-        if not self.is_tensor(obj) or not self.met(compat.number(self.taped_as(obj))):
+        if not is_tensor(obj) or not self.met(compat.number(taped_as(obj))):
             return None
         return self.lift(obj)
 
@@ -344,21 +335,28 @@ class TensorFlowRecording:
         key = (self.number(y), *map(self.number, xs), self.log.count)
         found = self._paths.get(key)
         if found is None:
-            found = self._paths[key] = self.log.between(key[1:-1], key[0])
+            found = self.log.between(key[1:-1], key[0])
+            remember(self._paths, key, found, PATHS_KEPT)
         return found
 
     def work_between(self, y: Value, xs: Sequence[Value]) -> tuple[int, int]:
-        """How many operations are on the way, and how many numbers they made."""
-        path = self.path(y, xs)
+        """How many operations are on the way, and how many numbers they made; of a gradient, three for each of the run."""
+        known = self.number(y) in self.log.tensors
+        path, times = (self.path(y, xs), 1) if known else (self._made_by(y), 3)
         made = sum(self.log.size(number) for index in path for number in self.log.operations[index].outputs)
-        return len(path), made
+        return times * len(path), times * made
+
+    def _made_by(self, y: Value) -> list[int]:
+        """The operations that led to y, in the order they ran; to a gradient, which is not in the log, any may have led."""
+        log, number = self.log, self.number(y)
+        return sorted(log.ancestors([number])[1]) if number in log.tensors else list(range(log.count))
 
     def signature(self, y: Value) -> Hashable:
         """Every operation that led to y, with its settings, and what it was given: another operation, or whole numbers."""
         log = self.log
         numbers: dict[int, int] = {}  # in the order in which they come, which the next run repeats
         found: list[Hashable] = []
-        for index in sorted(log.ancestors([self.number(y)])[1]):
+        for index in self._made_by(y):
             operation = log.operations[index]
             outside = [self._constant(k) for k in operation.inputs if k not in numbers]
             for k in (*operation.inputs, *operation.outputs):
@@ -399,9 +397,8 @@ class TensorFlowRecording:
         return local_maps(self.log, self.number(y), self.number(x), certain=certain) if self._is_plain(y, x) else None
 
     def widest(self, y: Value) -> int:
-        last = sorted(self.log.ancestors([self.number(y)])[1])[-NEAR_OPERATIONS:]
-        near = (number for index in last for number in (*self.log.operations[index].inputs, *self.log.operations[index].outputs))
-        return max((self.log.size(number) for number in near), default=y.size)
+        operations = self.log.operations
+        return max((self.log.size(number) for index in self._made_by(y) for number in operations[index].outputs), default=y.size)
 
     def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
         return None

@@ -53,10 +53,6 @@ class Keys:
         """The user's own containers with a key in the place of every tensor."""
         if type(tree) is compat.EagerTensor:  # looking into containers takes longer than all else here
             return self.of(tree)
-        if type(tree) is list and all(type(one) is compat.EagerTensor for one in tree):
-            return [self.of(one) for one in tree]
-        if isinstance(tree, dict) and not tree:
-            return {}
         return tf.nest.map_structure(lambda leaf: self.of(leaf) if is_tensor(leaf) else leaf, tree)
 
 

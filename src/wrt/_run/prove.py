@@ -80,11 +80,11 @@ class Proof:
         if self._expected is None:
             sweeper, ask = self.sweeper, self.sweeper.ask
             weights = sweeper.arrays.from_numpy(weights_of(ask.m)[None], ask.y)
+            rounded = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has them, before a hook can write into them
             found = sweeper.plain(weights, "independent check", then_push=then_push)
             if found is None:
                 return False
-            self._weights = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has rounded them
-            self._expected = wide(sweeper.arrays.numpy(found))[0]
+            self._weights, self._expected = rounded, wide(sweeper.arrays.numpy(found))[0]
         return True
 
     @property

@@ -110,16 +110,17 @@ class Proof:
         is swept alone, and has to agree with the independent pass then.
         """
         ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
-        if not verdict.finite or verdict.certificate.share > HOPELESS_SHARE:
+        most, no_rounding = min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)), verdict.certificate.share > HOPELESS_SHARE
+        if not verdict.finite or (no_rounding and len(verdict.doubtful) > most):
             return None
         weights, expected = self.pass_made
-        sums, noise = form.weighted_columns(weights), NOISE_MARGIN * self._noise()
+        sums, noise = form.weighted_columns(weights), np.zeros(ask.n) if no_rounding else NOISE_MARGIN * self._noise()
         second = compare(*sums, expected, precision, noise)
         held, doubtful = second.certificate, second.doubtful
         if held.passed:
             words = f"{_columns(verdict.doubtful)}: the pass itself rounds by that much there"
             return form, Certificate("probe", held.share, held.difference, held.resolution, words)
-        alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
+        alone = self._columns_alone(doubtful) if len(doubtful) <= most else None
         if alone is None:
             return None
         theirs = wide(arrays.numpy(alone)).T  # (m, k)

@@ -15,7 +15,7 @@ NOISE_SPLITS = 3
 NOISE_MARGIN = 4
 """and how many times that a column may be off by."""
 HOPELESS_SHARE = 1e6
-"""Times what is allowed, from which on a plan is wrong and no rounding explains it."""
+"""Times what is allowed, from which on no rounding explains it: few such columns are swept alone, many drop the plan."""
 
 FEW_NUMBERS = 2**12
 """At the ends of all lines together, that go in one call without a look at what lies between."""

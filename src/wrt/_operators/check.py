@@ -70,7 +70,7 @@ def check(ask: Ask, certificate: Certificate | None, *, directions: int = 3) -> 
     step = STEP * precision ** (1 / 3)
     pairs = []
     for v in random_signs(directions, ask.n, SEED):
-        seen = _along(moved, u, v, step)
+        seen = _along(moved, u, v, step, precision)
         pairs.append(Pair(float(w @ v), *seen, float(np.abs(w) @ np.abs(v))))
     verdict, words = _verdict(ask, pairs)
     engine, differences, spread = (tuple(getattr(pair, name) for pair in pairs) for name in ("told", "seen", "spread"))
@@ -101,12 +101,16 @@ def _verdict(ask: Ask, pairs: list[Pair]) -> tuple[Verdict, str]:
     return "agrees", ""
 
 
-def _along(moved: Callable[[Numbers], Numbers], u: Numbers, v: Numbers, step: float) -> tuple[float, float, bool]:
+def _along(
+    moved: Callable[[Numbers], Numbers], u: Numbers, v: Numbers, step: float, precision: float
+) -> tuple[float, float, bool]:
     """The derivative of u y along v by central differences at halved steps, how far they are apart, whether at a kink.
 
-    From the two sides the slopes differ by a multiple of the step; at a kink they differ however small it is.
+    From the two sides the slopes differ by a multiple of the step; at a kink they differ however small it is. Two estimates
+    may agree by chance: they are never nearer than the rounding of y over the smallest step.
     """
-    here = float(u @ moved(0 * v))
+    start = moved(0 * v)
+    here = float(u @ start)
     central, sides = [], []
     for level in range(LEVELS):
         small = step / 2**level
@@ -114,7 +118,8 @@ def _along(moved: Callable[[Numbers], Numbers], u: Numbers, v: Numbers, step: fl
         central.append((ahead + behind) / 2)
         sides.append(abs(ahead - behind))
     better = [(4 * fine - rough) / 3 for rough, fine in pairwise(central)]
-    spread = abs(better[-1] - better[-2]) + abs(central[-1] - better[-1]) / 100
+    rounding = precision * float(np.linalg.norm(u * start)) / small
+    spread = abs(better[-1] - better[-2]) + abs(central[-1] - better[-1]) / 100 + rounding
     kink = sides[-1] > 0.6 * sides[0] and sides[-1] > 1e-2 * (abs(central[-1]) + abs(central[0]))
     return better[-1], spread, kink
 

@@ -446,7 +446,9 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
                     continue
                 inner = value if kind == "items" else (value if kind == "dict" else vars(value)).values()
                 if kind == "module" or len(inner) <= thresholds.RETAINED_ITEMS:
-                    found.extend([one for one in inner if _HOLDERS[type(one)] == "tensor" and one.retains_grad])
+                    for one in inner:
+                        if _HOLDERS[type(one)] == "tensor" and one.retains_grad:
+                            found.append(one)
             if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(names) == 3:
                 names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back

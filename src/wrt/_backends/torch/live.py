@@ -205,7 +205,8 @@ class LiveRecord:
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate; of one tensor by itself none is needed."""
         if y.key.retained is None:
-            y.key.retained = [weakref.ref(tensor) for tensor in compat.retained_here(sys._getframe(2))]
+            found = compat.retained_here(sys._getframe(2))
+            y.key.retained = found and [weakref.ref(tensor) for tensor in found]
         if y.key._edge is None and y.key.edge is None:
             if len(x.parts) == 1 and self.same(y, x.parts[0].value):
                 return

@@ -76,7 +76,8 @@ def is_number(node: ast.expr) -> bool:
 
 
 def test_a_threshold_is_one_however_it_is_written() -> None:
-    assert numeric_constants("A = 2**20\nB = 'x'\n_C: int = -(1 + 2)\nD = 1, 2.5\nlower = 3\nE = True\nF = g(1)") == ["A", "_C", "D"]
+    source = "A = 2**20\nB = 'x'\n_C: int = -(1 + 2)\nD = 1, 2.5\nlower = 3\nE = True\nF = g(1)"
+    assert numeric_constants(source) == ["A", "_C", "D"]
     assert numeric_constants("def f():\n  A = 1\nclass B:\n  C = 2") == []  # not of a module
 
 

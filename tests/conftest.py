@@ -26,6 +26,7 @@ def planned_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from wrt._plan import cache, chain, plans
 
     monkeypatch.setattr(plans, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(plans, "QUICK_SECONDS_DEVICE", 0.0)
     monkeypatch.setattr(chain, "SAMPLE_SECONDS", 0.0)
     cache.forget()
     yield

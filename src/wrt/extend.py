@@ -4,11 +4,12 @@
     tensor_like(array, t["h"]) numbers as a tensor of the same framework, dtype and device
     precision(t["h"])          machine epsilon of its dtype
     handle_of(t, 7)            the handle of a tensor of `t.graph`; tensors_of(t, handle) the way back, for inputs
+    named(d(loss) / d(model))  every leaf of a tree of answers with its path
     kept(model)                inside, the model may run: its buffers and the random states are put back
     Progress(what, total)      a bar for long work, silent where nobody would see it
 """
 
 from wrt._run.progress import Progress
-from wrt._study.tensors import handle_of, is_float, kept, numbers, precision, tensor_like, tensors_of
+from wrt._study.tensors import handle_of, is_float, kept, named, numbers, precision, tensor_like, tensors_of
 
-__all__ = ["Progress", "handle_of", "is_float", "kept", "numbers", "precision", "tensor_like", "tensors_of"]
+__all__ = ["Progress", "handle_of", "is_float", "kept", "named", "numbers", "precision", "tensor_like", "tensors_of"]

@@ -12,14 +12,15 @@ Each returns what it proved (`Proven`), or raises `Failed`, an AssertionError th
 the lines; `Undecided` where the gradients cannot tell. In TensorFlow, JAX and PyTorch alike.
 """
 
-from wrt._testing.dependence import (
+from wrt._testing.assertions import (
+    assert_all_parameters_learn,
+    assert_backward_correct,
     assert_batch_independent,
     assert_causal,
     assert_depends,
     assert_independent,
     assert_receptive_field,
 )
-from wrt._testing.training import assert_all_parameters_learn, assert_backward_correct
 from wrt._testing.verdict import Failed, Proven, Undecided
 
 __all__ = [

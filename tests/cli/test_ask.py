@@ -241,7 +241,8 @@ def test_a_failing_script_is_named_with_its_line(tmp_path: Path, name: str) -> N
     assert all(one in result.stderr for one in words)
 
 
-def test_a_missing_script_is_refused(tmp_path: Path) -> None:
-    result = ask(tmp_path / "nowhere.py", "y / x")
+@pytest.mark.parametrize("options", [(), ("--record",)])
+def test_a_missing_script_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = ask(tmp_path / "nowhere.py", "y / x", *options)
     assert result.exit_code == 1
     assert "nowhere.py cannot be read" in result.stderr

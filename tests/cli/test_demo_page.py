@@ -11,7 +11,7 @@ import torch
 from tests.microscope.conftest import STAND_IN
 from wrt._cli import demo
 from wrt._microscope import assets
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def carried(path: Path) -> dict[str, Any]:
 def test_a_row_of_the_page_agrees_with_finite_differences(told: str, tmp_path: Path) -> None:
     data = carried(tmp_path / demo.PAGE)
     scores = next(one for one in data["maps"] if one["target"]["name"] == "scores")
-    rows = decoded(scores["dense"]).reshape(3, 24, 24)
+    rows = decode(scores["dense"]).reshape(3, 24, 24)
     model, picture = demo.network()
     step = 1e-5
     for i, j in [(12, 12), (5, 12), (0, 0), (18, 7)]:

@@ -71,7 +71,7 @@ def how_noticed(report: Report) -> str:
     """As the report tells; empty where nothing was noticed."""
     if any(word in words for words in report.fallbacks for word in NOTICED):
         return "next plan"
-    if report.certificate is not None and "swept alone" in report.certificate.words:
+    if report.certificate is not None and ("swept alone" in report.certificate.words or "plain rows" in report.certificate.words):
         return "column alone"
     return "asked again" if any("finite" in note for note in report.notes) else ""
 

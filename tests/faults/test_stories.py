@@ -83,6 +83,46 @@ def test_a_push_that_is_wrong_in_two_columns_where_they_are_small() -> None:
     require_noticed(require_answered(y, x).explain().report)
 
 
+class Sine(torch.autograd.Function):
+    """sin(x) whose backward is right, and off by a ten-thousandth for whoever differentiates it again."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return Slope.apply(g, x.cos())
+
+
+class Slope(torch.autograd.Function):
+    @staticmethod
+    def forward(g: Tensor, slope: Tensor) -> Tensor:
+        return g * slope
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return g * ctx.saved_tensors[0] * 1.0001, None
+
+
+def test_a_push_that_is_wrong_by_a_little_in_every_row() -> None:
+    """20,000 rows: next to its column, each of them is off by less than a rounding of the column."""
+    x = at_random(8, dtype=torch.float32)
+    W = like(x, 20_000, 8)
+    y = W[:, :2] @ Sine.apply(x[:2]) + W[:, 2:] @ x[2:].sin()
+    truth = W.double().numpy() * x.detach().double().cos().numpy()
+    require_noticed(require_answered(y, x, truth).explain().report)
+
+
 def wrong_rule(factor: float) -> Any:
     """A class that is always called the same; its vmap rule may be wrong."""
 

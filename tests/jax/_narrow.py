@@ -3,15 +3,15 @@
 import jax.numpy as jnp
 import numpy as np
 
-WIDE, MIDDLE, WAIST = 300, 60, 4
+WIDE, MIDDLE, NARROW = 300, 60, 4
 
 
 def weights(*shape):
     return np.random.default_rng(sum(shape)).normal(size=shape) / shape[-1] ** 0.5
 
 
-INTO, OUT_OF = weights(WAIST, WIDE), weights(WIDE, WAIST)
-LAYERS = [weights(MIDDLE, WIDE), weights(WAIST, MIDDLE), weights(MIDDLE, WAIST), weights(WIDE, MIDDLE)]
+INTO, OUT_OF = weights(NARROW, WIDE), weights(WIDE, NARROW)
+LAYERS = [weights(MIDDLE, WIDE), weights(NARROW, MIDDLE), weights(MIDDLE, NARROW), weights(WIDE, MIDDLE)]
 
 
 def narrow(x):

@@ -26,6 +26,6 @@ def test_not_holomorphic_is_refused():
 @pytest.mark.parametrize(("scenario", "way"), CASES[::9], ids=IDS[::9])
 def test_arrays_that_numpy_cannot_see(scenario, way, monkeypatch):
     """The paths taken on an accelerator, where nothing may be fetched to be looked at."""
-    for module in ("arrays", "sweep"):
+    for module in ("arrays", "engine"):
         monkeypatch.setattr(f"wrt._backends.jax.{module}.on_cpu", lambda: False)
     run(framework("jax"), scenario, way)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wrt
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 
 
@@ -41,14 +41,14 @@ def side(name: str, index: Any = None) -> dict[str, Any]:
 def test_rows_and_columns_are_those_of_jacrev(glass: Microscope) -> None:
     whole = np.asarray(jax.jacrev(f)(jnp.asarray(X), jnp.asarray(W)))
     told = glass.ask("derivative", {"target": side("y", [3]), "source": side("x")})
-    np.testing.assert_allclose(decoded(told["data"]), whole[3], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(decode(told["data"]), whole[3], rtol=1e-5, atol=1e-6)
     told = glass.ask("derivative", {"target": side("y"), "source": side("x", [1, 2])})
-    np.testing.assert_allclose(decoded(told["data"]), whole[:, 1, 2], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(decode(told["data"]), whole[:, 1, 2], rtol=1e-5, atol=1e-6)
 
 
 def test_a_recurrence_shows_its_triangle(glass: Microscope) -> None:
     told = glass.ask("map", {"target": side("states"), "source": side("h"), "keep": [0, 0]})
-    table = decoded(told["data"])
+    table = decode(told["data"])
     assert (np.triu(table, 1) == 0).all()
     assert (np.diag(table) > 0).all()
 

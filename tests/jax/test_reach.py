@@ -76,7 +76,7 @@ def point(shape):
 def told(f, shape):
     t = wrt.trace(f, point(shape))
     y, x = t._one.output, t._one.inputs[0]
-    return t._one.linear(y, (x,)).reach(np.arange(y.size))
+    return t._one.engine(y, (x,)).reach(np.arange(y.size))
 
 
 @pytest.fixture(scope="module")

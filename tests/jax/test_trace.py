@@ -269,6 +269,7 @@ class Elsewhere:
     """A second framework that is loaded, and owns nothing."""
 
     name = "torch"
+    takes_numbers = False
     owns = staticmethod(lambda obj: False)
     tree = staticmethod(lambda obj: None)
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import wrt
-from wrt._backends.jax import compat, unwatched
+from wrt._backends.jax import compat
+from wrt._backends.jax import names as file
 from wrt._names.settrace import CLOSED
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring needs no such care")
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitor
 @pytest.fixture
 def switched_off(monkeypatch):
     """What JAX read while the watch was off."""
-    read, tells = [], unwatched._calls_its_own
+    read, tells = [], file._calls_its_own
 
     def told(frame):
         found = tells(frame)
@@ -92,7 +93,7 @@ def test_a_transformed_function_is_not_one_of_jax():
     def frame_of(fun, *args, **kwargs):
         return sys._getframe()
 
-    tells = unwatched._calls_its_own
+    tells = file._calls_its_own
     assert not tells(frame_of(jnp.ravel.__wrapped__))  # nobody records
 
     def f(x):

@@ -1,12 +1,10 @@
 """Every labelled jax failure gets its cause and its line."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.why._cases import hold, paths
+from tests.why._programs import Program, cases, hold
 
 
-@pytest.mark.parametrize("path", paths("jax"), ids=lambda path: path.stem)
-def test_the_cause_and_the_line(path: Path) -> None:
-    hold(path, "jax")
+@pytest.mark.parametrize("case", cases("jax"), ids=str)
+def test_the_cause_and_the_line(case: Program) -> None:
+    hold("jax", case)

@@ -10,7 +10,7 @@ import wrt
 from tests.microscope.conftest import Net
 from wrt import d
 from wrt._microscope.answer import Limits
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.server import Cancelled, Job, Worker
 from wrt.errors import NotATensor, TooLarge, UnknownName, WrongIndex, WrongQuery
@@ -55,11 +55,11 @@ def test_a_row_is_the_row_of_a_plain_backward(glass: Microscope, net: Net, x: to
     for k in range(5):
         told = asked(glass, side("fc", [0, k]), side(source_of(glass)))
         assert (told["kind"], told["passes"], told["connected"]) == ("row", 1, True)
-        np.testing.assert_array_equal(decoded(told["data"]), whole[0, k])
+        np.testing.assert_array_equal(decode(told["data"]), whole[0, k])
 
 
 def test_a_row_agrees_with_finite_differences(glass: Microscope, net: Net, x: torch.Tensor) -> None:
-    told = decoded(asked(glass, side("fc", [0, 2]), side(source_of(glass)))["data"])
+    told = decode(asked(glass, side("fc", [0, 2]), side(source_of(glass)))["data"])
     step = 1e-6
     for at in [(0, 0, 3, 4), (0, 0, 7, 7), (0, 0, 0, 0)]:
         up, down = x.clone(), x.clone()
@@ -73,40 +73,40 @@ def test_a_row_agrees_with_finite_differences(glass: Microscope, net: Net, x: to
 def test_a_column_has_the_shape_of_the_target(glass: Microscope, net: Net, x: torch.Tensor) -> None:
     told = asked(glass, side("fc"), side(source_of(glass), [0, 0, 3, 4]))
     assert (told["kind"], told["over"]) == ("column", "target")
-    np.testing.assert_allclose(decoded(told["data"]), by_hand(net, x)[..., 0, 0, 3, 4], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(decode(told["data"]), by_hand(net, x)[..., 0, 0, 3, 4], rtol=0, atol=1e-14)
 
 
 def test_an_element_is_one_number(glass: Microscope, net: Net, x: torch.Tensor) -> None:
     told = asked(glass, side("fc", [0, 1]), side(source_of(glass), [0, 0, 3, 4]))
     assert (told["kind"], told["shape"]) == ("element", [])
-    assert float(decoded(told["data"])) == pytest.approx(by_hand(net, x)[0, 1, 0, 0, 3, 4], abs=1e-15)
+    assert float(decode(told["data"])) == pytest.approx(by_hand(net, x)[0, 1, 0, 0, 3, 4], abs=1e-15)
 
 
 def test_a_region_gives_the_sum_and_the_small_block_itself(glass: Microscope, net: Net, x: torch.Tensor) -> None:
     whole = by_hand(net, x)
     told = asked(glass, side("fc", [0, [1, 4]]), side(source_of(glass)))
     assert (told["kind"], told["reduced"], told["over"]) == ("block", "sum", "source")
-    np.testing.assert_allclose(decoded(told["data"]), whole[0, 1:4].sum(0), atol=1e-14)
-    np.testing.assert_allclose(decoded(told["block"]["data"]), whole[0, 1:4], atol=1e-14)
+    np.testing.assert_allclose(decode(told["data"]), whole[0, 1:4].sum(0), atol=1e-14)
+    np.testing.assert_allclose(decode(told["block"]["data"]), whole[0, 1:4], atol=1e-14)
 
 
 def test_a_large_region_is_summed_by_one_pass(glass: Microscope) -> None:
     told = asked(glass, side("conv1", [0, [0, 3], [0, 8], [2, 8]]), side(source_of(glass)))
     assert (told["passes"], told["reduced"], "block" in told) == (1, "sum", False)
     want = (d(glass.t["conv1"])[0, :3, :8, 2:8] / d(glass.t[source_of(glass)])).numpy().sum(axis=(0, 1, 2))
-    np.testing.assert_allclose(decoded(told["data"]), want, atol=1e-13)
+    np.testing.assert_allclose(decode(told["data"]), want, atol=1e-13)
 
 
 def test_a_region_of_the_source_sums_its_columns(glass: Microscope, net: Net, x: torch.Tensor) -> None:
     told = asked(glass, side("fc"), side(source_of(glass), [0, 0, [2, 5], [1, 3]]))
     assert (told["over"], told["reduced"]) == ("target", "sum")
     want = by_hand(net, x)[..., 0, 0, 2:5, 1:3].sum(axis=(-1, -2))
-    np.testing.assert_allclose(decoded(told["data"]), want, atol=1e-14)
+    np.testing.assert_allclose(decode(told["data"]), want, atol=1e-14)
 
 
 def test_the_norm_of_a_region(glass: Microscope, net: Net, x: torch.Tensor) -> None:
     told = asked(glass, side("fc", [0, [0, 5]]), side(source_of(glass)), reduce="norm")
-    np.testing.assert_allclose(decoded(told["data"]), np.sqrt((by_hand(net, x)[0] ** 2).sum(0)), atol=1e-14)
+    np.testing.assert_allclose(decode(told["data"]), np.sqrt((by_hand(net, x)[0] ** 2).sum(0)), atol=1e-14)
 
 
 def test_what_stands_under_copy_as_python_gives_the_same_numbers(glass: Microscope) -> None:
@@ -118,13 +118,13 @@ def test_what_stands_under_copy_as_python_gives_the_same_numbers(glass: Microsco
         told = asked(glass, side("fc", y_index), side(x, x_index), **more)
         again = eval(told["python"], {"d": d, "t": glass.t, "np": np})
         again = again.numpy() if hasattr(again, "numpy") else np.asarray(again)
-        np.testing.assert_allclose(decoded(told["data"]), again, atol=1e-14)
+        np.testing.assert_allclose(decode(told["data"]), again, atol=1e-14)
 
 
 def test_independence_is_exact_zeros_and_not_connected(glass: Microscope) -> None:
     told = asked(glass, side("conv1", [0, 0, 0, 0]), side("fc.bias"))
     assert told["connected"] is False
-    assert not decoded(told["data"]).any()
+    assert not decode(told["data"]).any()
 
 
 def test_a_cut_is_told_with_its_line() -> None:
@@ -195,7 +195,7 @@ def test_numbers_that_are_not_finite_arrive_to_the_bit() -> None:
     odd = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0], dtype=torch.float64)
     t = wrt.trace(lambda x: x * 1.0, odd, values=True)
     told = Microscope(t).ask("tensor", {"name": "x"})
-    assert decoded(told["data"]).tobytes() == odd.numpy().tobytes()
+    assert decode(told["data"]).tobytes() == odd.numpy().tobytes()
     assert (told["nonfinite"], told["zeros"], told["min"], told["max"]) == (3, 1, 0.0, 0.0)
 
 
@@ -214,7 +214,7 @@ def test_elements_of_one_tensor_filled_in_place() -> None:
         for k in range(1, 6):
             h[k] = 3 * h[k - 1]
     told = asked(Microscope(t), side("h", [5]), side("h"))
-    np.testing.assert_array_equal(decoded(told["data"]), 3.0 ** np.arange(5, -1, -1))
+    np.testing.assert_array_equal(decode(told["data"]), 3.0 ** np.arange(5, -1, -1))
 
 
 def test_too_many_passes_are_refused_before_they_run(run: wrt.Trace) -> None:
@@ -260,7 +260,7 @@ def test_a_malformed_question_is_refused_in_words(glass: Microscope, verb: str, 
 def test_the_map_of_a_causal_run_is_a_triangle() -> None:
     t = wrt.trace(lambda x: torch.cumsum(x * 2, dim=1), torch.ones(1, 5, 3, dtype=torch.float64), values=True)
     told = Microscope(t).ask("map", {"target": side(target_of(t)), "source": side("x"), "keep": [1, 1]})
-    np.testing.assert_allclose(decoded(told["data"]), np.tril(np.full((5, 5), 2 * np.sqrt(3))), atol=1e-12)
+    np.testing.assert_allclose(decode(told["data"]), np.tril(np.full((5, 5), 2 * np.sqrt(3))), atol=1e-12)
     assert told["python"] == 'd(t.output) / d(t["x"])'
     assert Microscope(t).ask("tensor", {"name": "output"})["python"] == "t.output"
 
@@ -273,7 +273,7 @@ def test_a_tensor_too_large_to_send_is_shown_in_parts(monkeypatch: pytest.Monkey
     monkeypatch.setattr("wrt._microscope.model.TENSOR_NUMBERS", 100)
     whole, part = (glass.ask("tensor", side("conv1", index)) for index in (None, [0, 1]))
     assert (whole["data"], "192 numbers" in whole["note"]) == (None, True)
-    np.testing.assert_array_equal(decoded(part["data"]), glass.t["conv1"].value.numpy()[0, 1])
+    np.testing.assert_array_equal(decode(part["data"]), glass.t["conv1"].value.numpy()[0, 1])
 
 
 def test_what_went_in_has_the_name_of_the_function_that_was_called() -> None:
@@ -343,7 +343,7 @@ def test_a_training_loop_opens_at_its_last_loss_by_its_data() -> None:
     with torch.no_grad():
         bias = model.bias + 0.1 * model.bias.grad
     ((again @ weight.T + bias) ** 2).mean().backward()
-    np.testing.assert_allclose(decoded(told["data"]), again.grad.numpy(), atol=1e-14)
+    np.testing.assert_allclose(decode(told["data"]), again.grad.numpy(), atol=1e-14)
 
 
 def test_a_map_tells_its_positions_and_not_the_passes_within() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import wrt
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 
 WORDS = "the quick brown fox jumps".split()
@@ -36,7 +36,7 @@ def test_a_language_model_opens_at_the_last_word_by_the_embeddings(gpt: Microsco
 
 def test_its_map_is_a_triangle(gpt: Microscope) -> None:
     sides = {"target": {"name": "transformer.h.1"}, "source": {"name": "transformer.wte"}}
-    table = decoded(gpt.ask("map", {**sides, "keep": [1, 1]})["data"])
+    table = decode(gpt.ask("map", {**sides, "keep": [1, 1]})["data"])
     assert (np.triu(table, 1) == 0).all()
     assert (np.tril(table) > 0).sum() == 15
 
@@ -66,5 +66,5 @@ def test_other_kinds_of_numbers_can_be_looked_at(dtype: torch.dtype) -> None:
 
     glass = Microscope(wrt.trace(f, torch.tensor([1.0, 2.0], dtype=dtype), values=True))
     asked = {"target": {"name": "y", "index": [1]}, "source": {"name": "x"}}
-    assert decoded(glass.ask("derivative", asked)["data"]).tolist() == [0.0, 4.0]
-    assert decoded(glass.ask("tensor", {"name": "x"})["data"]).tolist() == [1.0, 2.0]
+    assert decode(glass.ask("derivative", asked)["data"]).tolist() == [0.0, 4.0]
+    assert decode(glass.ask("tensor", {"name": "x"})["data"]).tolist() == [1.0, 2.0]

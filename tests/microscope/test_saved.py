@@ -17,7 +17,7 @@ from tests.microscope.conftest import Net
 from tests.microscope.hostile import NAMES
 from wrt import d
 from wrt._microscope import assets
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt.errors import TooLarge, WrtError
 
 pytestmark = pytest.mark.usefixtures("page")
@@ -51,10 +51,10 @@ def read(path: Path) -> tuple[Any, dict[str, str], list[Any]]:
 def dense(matrix: dict[str, Any]) -> np.ndarray:
     """A carried Jacobian, opened by hand."""
     if matrix["kind"] == "dense":
-        return decoded(matrix["dense"])
+        return decode(matrix["dense"])
     if matrix["kind"] == "factors":
-        return decoded(matrix["factors"]["left"]) @ decoded(matrix["factors"]["right"])
-    starts, columns, values = (decoded(matrix["sparse"][key]) for key in ("indptr", "indices", "values"))
+        return decode(matrix["factors"]["left"]) @ decode(matrix["factors"]["right"])
+    starts, columns, values = (decode(matrix["sparse"][key]) for key in ("indptr", "indices", "values"))
     whole = np.zeros((len(starts) - 1, int(np.prod(matrix["source"]["shape"]))))
     for row in range(len(starts) - 1):
         whole[row, columns[starts[row] : starts[row + 1]]] = values[starts[row] : starts[row + 1]]

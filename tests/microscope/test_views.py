@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import wrt
+from wrt._microscope.graph import View, view
 from wrt._microscope.model import Microscope
-from wrt._microscope.views import View, view
 
 CHOSEN = [
     ((), {}, View("scalar")),

@@ -12,7 +12,7 @@ import pytest
 import wrt
 from wrt import d
 from wrt._microscope import assets
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.open import NoAnywidget, Talk
 
@@ -25,7 +25,7 @@ class Cell:
         self.talk = Talk(glass, self.sent.append)
 
     def ask(self, number: int, verb: Any, args: Any) -> dict[str, Any]:
-        self.talk.heard({"kind": "ask", "id": number, "verb": verb, "args": args})
+        self.talk.receive({"kind": "ask", "id": number, "verb": verb, "args": args})
         return self.reply(number)
 
     def reply(self, number: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_a_question_is_answered_by_its_number(cell: Cell, run: wrt.Trace) -> Non
     asked = {"target": {"name": "fc", "index": [0, 2]}, "source": {"name": source, "index": None}}
     told = cell.ask(2, "derivative", asked)
     assert told["ok"]
-    np.testing.assert_array_equal(decoded(told["result"]["data"]), (d(run["fc"])[0, 2] / d(run[source])).numpy())
+    np.testing.assert_array_equal(decode(told["result"]["data"]), (d(run["fc"])[0, 2] / d(run[source])).numpy())
 
 
 def test_a_bad_question_is_answered_in_three_lines(cell: Cell) -> None:
@@ -63,7 +63,7 @@ def test_a_bad_question_is_answered_in_three_lines(cell: Cell) -> None:
 
 def test_nonsense_is_not_answered(cell: Cell) -> None:
     for nonsense in (None, 3, [], {}, {"kind": "ask"}, {"kind": "cancel", "id": 99}, {"kind": "?", "id": 1}):
-        cell.talk.heard(nonsense)
+        cell.talk.receive(nonsense)
     assert cell.ask(1, "hello", {})["ok"]
     assert len(cell.sent) == 1
 
@@ -71,8 +71,8 @@ def test_nonsense_is_not_answered(cell: Cell) -> None:
 def test_a_question_that_is_no_longer_wanted_ends(cell: Cell) -> None:
     gate = threading.Event()
     cell.talk.worker.submit(gate.wait)
-    cell.talk.heard({"kind": "ask", "id": 1, "verb": "hello", "args": {}})
-    cell.talk.heard({"kind": "cancel", "id": 1})
+    cell.talk.receive({"kind": "ask", "id": 1, "verb": "hello", "args": {}})
+    cell.talk.receive({"kind": "cancel", "id": 1})
     gate.set()
     assert cell.reply(1)["error"]["code"] == "cancelled"
 

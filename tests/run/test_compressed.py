@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
+from tests.plan.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
 from wrt._backends.torch.sweep import TorchLinear
 from wrt._core.protocol import CannotBatch

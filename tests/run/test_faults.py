@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.planner.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
+from tests.plan.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
 from wrt._backends.torch import compat
 from wrt._backends.torch.live import LiveRecord

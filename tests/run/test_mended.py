@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.planner.problems import row_loop
+from tests.plan.problems import row_loop
 from wrt import d
 from wrt._backends.torch import arrays
 from wrt._backends.torch.sweep import TorchLinear

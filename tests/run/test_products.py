@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.planner.problems import row_loop
+from tests.plan.problems import row_loop
 from wrt import d
 from wrt._backends.torch.sweep import TorchLinear
 

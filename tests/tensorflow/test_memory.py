@@ -14,13 +14,12 @@ import tensorflow as tf
 import wrt
 from wrt import d
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.work import Work
 
 
 def alive(t: wrt.Trace) -> int:
     gc.collect()
-    work = Work(t.output._recording.log)
-    return sum(work._at_hand(number) is not None for number in t.output._recording.log.producer)
+    log = t.output._recording.log
+    return sum(log.at_hand(number) is not None for number in log.producer)
 
 
 def sums(x: tf.Tensor) -> tf.Tensor:
@@ -63,7 +62,7 @@ def test_what_is_gone_is_computed_again_and_goes_with_the_question() -> None:
     assert alive(t) == before
 
 
-def test_random_numbers_are_held_on_to() -> None:
+def test_random_numbers_are_kept() -> None:
     t = wrt.trace(lambda x: tf.reduce_sum(x * tf.cast(tf.random.uniform([3]) > 0.5, tf.float32)), tf.ones(3))
     evidence = t.output._recording.evidence()
     mask = next(node for node in evidence.graph.nodes if node.op == "Cast")
@@ -83,11 +82,3 @@ def test_names_keep_what_they_stand_for(named: bool) -> None:
         np.testing.assert_array_equal(t["h"].value, [2.0, 3.0])
     else:
         assert "h" not in t.names
-
-
-def test_what_waits_to_be_written_down_is_little() -> None:
-    def unnamed(x: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([tf.negative(1 - tf.negative(x)) for _ in range(200)])
-
-    waiting = wrt.trace(unnamed, tf.ones(2**12)).output._recording.log.waiting
-    assert sum(tensor.shape.num_elements() for row in waiting for tensor in row[2]) <= 2**17 + 2**12

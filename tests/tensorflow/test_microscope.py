@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import wrt
-from wrt._microscope.encode import decoded
+from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.saved import matrix
 
@@ -37,7 +37,7 @@ def test_a_row_is_that_of_a_tape(seen: tuple[Any, Any, Microscope]) -> None:
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = model(x)[0, k]
-        np.testing.assert_allclose(decoded(told["data"]), tape.gradient(y, x).numpy(), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(decode(told["data"]), tape.gradient(y, x).numpy(), rtol=1e-5, atol=1e-7)
 
 
 def test_sizes_are_those_of_a_tape(seen: tuple[Any, Any, Microscope]) -> None:
@@ -80,6 +80,6 @@ def test_a_column_and_a_whole_matrix(seen: tuple[Any, Any, Microscope], tmp_path
     source = glass.ask("hello", {})["default"]["source"]
     asked = {"target": {"name": "fc", "index": None}, "source": {"name": source, "index": [0, 2, 3, 0]}}
     told = glass.ask("derivative", asked)
-    np.testing.assert_allclose(decoded(told["data"]), want[..., 0, 2, 3, 0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(decode(told["data"]), want[..., 0, 2, 3, 0], rtol=1e-4, atol=1e-6)
     saved = matrix(glass.t, ("fc", glass.t["fc"]), (source, glass.t[source]))
-    np.testing.assert_allclose(decoded(saved["dense"]), want.reshape(4, 36), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(decode(saved["dense"]), want.reshape(4, 36), rtol=1e-4, atol=1e-6)

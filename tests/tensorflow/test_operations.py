@@ -1,4 +1,4 @@
-"""Eighty-seven operations on every rung: each pull and push equals a plain loop of tape.gradient, and differences."""
+"""Eighty-seven operations by every method: each pull and push equals a plain loop of tape.gradient, and differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,9 @@ import tensorflow as tf
 
 import wrt
 from wrt import d
-from wrt._backends.tensorflow import price, sweep
-from wrt._core.protocol import CannotBatch
+from wrt._backends.tensorflow import engine
+from wrt._backends.tensorflow.engine import TapeEngine
+from wrt._core.protocol import CannotSweep
 
 X = np.random.default_rng(8).uniform(0.3, 0.9, size=(3, 4))
 INDEX = tf.constant([2, 0, 2])
@@ -95,10 +96,7 @@ def numeric(f: Callable[[Any], Any], eps: float = 1e-6) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_rung_agrees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "WORTH_TRACING", 1)
-    monkeypatch.setattr(sweep, "FEWEST", 1)
-    monkeypatch.setattr(price, "pays", lambda *_: True)
+def test_every_method_agrees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f = OPERATIONS[name]
     expected = plain(f)
     scale = np.abs(expected).max()
@@ -108,39 +106,26 @@ def test_every_rung_agrees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     m = len(expected)
     seeds = tf.reshape(tf.eye(m, dtype=tf.float64), (m, *y.shape))
     tangents = tf.reshape(tf.eye(X.size, dtype=tf.float64), (X.size, *X.shape))
-    linear = t._one.linear(y, [x])
-    for rung in linear.pull_rungs:
+    for methods in ([engine.PFOR], [engine.TRACED], []):
+        monkeypatch.setattr(TapeEngine, "_methods", lambda self, way, count, methods=methods: methods if count > 1 else [])
+        found = t._one.engine(y, [x])
+        swept = found.pull(seeds)
+        assert swept.method == (methods[0] if methods and m > 1 and not swept.refused else engine.ONE_BY_ONE)
+        assert np.abs(swept.arrays[0].numpy() - expected).max() <= 1e-13 * scale, swept.method
+        assert np.array_equal(found.plain(seeds[:1])[0], found.pull(seeds[:1]).arrays[0])
         try:
-            pulled = linear.pull(seeds, rung)[0]
-        except CannotBatch:
-            assert rung != linear.pull_rungs[-1]
+            pushed = found.push([tangents])
+        except CannotSweep:
             continue
-        assert np.abs(pulled.numpy() - expected).max() <= 1e-13 * scale, rung
-    for rung in linear.push_rungs:
-        try:
-            pushed = linear.push([tangents], rung)
-        except CannotBatch:
-            continue
-        got = pushed.numpy().reshape(X.size, m).T.reshape(expected.shape)
-        assert np.abs(got - expected).max() <= 1e-12 * scale, rung
+        got = pushed.arrays[0].numpy().reshape(X.size, m).T.reshape(expected.shape)
+        assert np.abs(got - expected).max() <= 1e-12 * scale, pushed.method
+    monkeypatch.undo()
     J = d(t.output) / d(t.inputs[0])
     assert np.abs(J.numpy().reshape(expected.shape) - expected).max() <= 1e-12 * scale
 
 
-def test_what_is_cheapest_depends_on_how_many_and_how_long() -> None:
-    chain, stencil, layer = price.Row(100, 4e-3), price.Row(35, 1.6e-3), price.Row(4, 0.16e-3)
-    prices = {"eager": price.ONE_BY_ONE, "traced": price.TRACED, "batch": price.BATCHED}
-
-    def cheapest(row: price.Row, count: int) -> str:
-        return min(prices, key=lambda name: prices[name].seconds(count, row))
-
-    assert [cheapest(chain, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
-    assert [cheapest(stencil, count) for count in (8, 64, 2000)] == ["eager", "traced", "batch"]
-    assert [cheapest(layer, count) for count in (8, 64, 2000)] == ["eager", "eager", "batch"]
-
-
 def test_an_operation_without_a_batching_rule_is_no_error_to_read_about(capfd, monkeypatch) -> None:
-    monkeypatch.setattr(price, "BATCHED", price.Price(0.0, 0.0, 0.0, 0.0, 0.0))  # on a quick machine, rows are cheaper
+    monkeypatch.setattr(TapeEngine, "_methods", lambda self, way, count: [engine.PFOR])
     x = tf.constant(np.random.default_rng(0).normal(size=(1, 6, 6, 2)))
     kernel = tf.constant(np.random.default_rng(1).normal(size=(3, 3, 2, 2)))
     with wrt.record():

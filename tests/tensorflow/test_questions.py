@@ -1,7 +1,5 @@
 """One element, one row, a whole Jacobian: by name, by tensor and by handle, against plain tapes and closed forms."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -130,50 +128,6 @@ def test_a_tall_jacobian_is_pushed_and_certified() -> None:
     assert J.certificate
 
 
-def test_many_rows_are_traced_and_a_question_asked_often_traces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wrt._backends.tensorflow import compat
-
-    x = tensor(200)
-    with wrt.record():
-        y = tf.sin(x) * tf.reverse(x, [0]) + tf.reduce_sum(x**2)
-    s, c, r = np.sin(numbers(200)), np.cos(numbers(200)), numbers(200)[::-1]
-    expected = np.diag(c * r) + np.diag(s)[:, ::-1] + 2 * numbers(200)
-    J = d(y) / d(x)
-    assert close(J, expected)
-    assert re.search("rows: 200 by pull, (pfor|one by one, traced)", str(J.explain()))
-    for _ in range(3):
-        assert close(d(y) / d(x), expected)
-    J = d(y) / d(x)
-    J.value
-    assert "rows: 200 by pull, pfor" in str(J.explain())
-    monkeypatch.setattr(compat, "batched", None)
-    monkeypatch.setattr(compat, "traced", None)
-    assert close(d(y) / d(x), expected)
-    assert close(d(y)[:99] / d(x), expected[:99])
-
-
-def test_a_small_question_asked_again_and_again_is_traced_in_the_end() -> None:
-    x = tensor(30)
-    with wrt.record() as t:
-        y = tf.sin(x)
-    for _ in range(30):
-        J = d(y) / d(x)
-        assert close(J, np.diag(np.cos(numbers(30))))
-    assert "by pull, pfor" in str(J.explain())
-    assert len(t._one.traced) == 1
-
-
-def test_a_push_is_not_traced_anew_with_every_question() -> None:
-    x = tensor(20)
-    with wrt.record() as t:
-        y = tf.concat([tf.sin(x), tf.cos(x), x**2], 0)
-    for _ in range(9):
-        J = d(y) / d(x)
-        assert "push" in str(J.explain())
-        J.value
-    assert not [key for key in t._one.traced if key[0] == "push"]
-
-
 def test_second_and_third_order() -> None:
     x = tensor(3)
     with wrt.record():
@@ -256,10 +210,10 @@ def test_a_sweep_is_the_real_adjoint() -> None:
 
     moved = (f(z.numpy() + eps * t) - f(z.numpy() - eps * t)) / (2 * eps)
     wv, zv = BACKEND.lift(w), BACKEND.lift(z)
-    linear = wv.record.linear(wv, [zv])
-    pulled = linear.pull(tf.constant([u], tf.complex128), linear.pull_rungs[-1])[0].numpy()[0]
+    engine = wv.record.engine(wv, [zv])
+    pulled = engine.plain(tf.constant([u], tf.complex128))[0].numpy()[0]
     assert abs((u.conjugate() * moved).real - (pulled.conjugate() * t).real) < 1e-8
-    pushed = linear.push([tf.constant([t], tf.complex128)], linear.push_rungs[-1]).numpy()[0]
+    pushed = engine.push([tf.constant([t], tf.complex128)]).arrays[0].numpy()[0]
     assert abs(pushed - moved) < 1e-8
 
 

@@ -517,11 +517,11 @@ def test_a_compiled_function_reads_variables() -> None:
 
 @pytest.mark.parametrize("when", ["begins", "ends"])
 def test_an_interrupt_while_a_recording_begins_or_ends_leaves_tensorflow_whole(when: str, monkeypatch: Any) -> None:
-    from wrt._backends.tensorflow import record as recorder
+    from wrt._backends.tensorflow import compat
 
-    stand_in, places = recorder.noticed.stand_in, []
+    places = []
 
-    class interrupted(stand_in):
+    class Interrupted(compat.Patch):
         def __enter__(self) -> None:
             places.append((self.owner, self.key[1], vars(self.owner)[self.key[1]]))
             super().__enter__()
@@ -534,7 +534,7 @@ def test_an_interrupt_while_a_recording_begins_or_ends_leaves_tensorflow_whole(w
             super().__exit__(*exception)
 
     with monkeypatch.context() as patch:
-        patch.setattr(recorder.noticed, "stand_in", interrupted)
+        patch.setattr(compat, "Patch", Interrupted)
         with pytest.raises(KeyboardInterrupt), wrt.record():
             _ = tf.constant([1.0]) * 2
     assert len(places) > 3

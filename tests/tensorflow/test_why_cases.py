@@ -1,12 +1,10 @@
 """Every labelled tensorflow failure gets its cause and its line."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.why._cases import hold, paths
+from tests.why._programs import Program, cases, hold
 
 
-@pytest.mark.parametrize("path", paths("tensorflow"), ids=lambda path: path.stem)
-def test_the_cause_and_the_line(path: Path) -> None:
-    hold(path, "tensorflow")
+@pytest.mark.parametrize("case", cases("tensorflow"), ids=str)
+def test_the_cause_and_the_line(case: Program) -> None:
+    hold("tensorflow", case)

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.planner.problems import row_loop
+from tests.plan.problems import row_loop
 from wrt import d
 from wrt._sparsity.compose import composed
 

@@ -348,14 +348,11 @@ def masked_loss():
     return loss, x
 
 
-@show("mask")
+@show("mask", "not_indexed", "inplace_overwrite", at=0)
 def masked_fill():
     x = leaf(4)
     h = x.masked_fill(torch.tensor([True, False, False, False]), 0.0)  # <-
     return h.pow(2).sum(), x
-
-
-programs[-1] = programs[-1].__class__(masked_fill, "mask", ("not_indexed", "inplace_overwrite"), 0, programs[-1].line)
 
 
 @show("not_indexed", at=2)
@@ -428,14 +425,11 @@ def mean_of_nothing():
     return mean, x
 
 
-@show("norm_at_zero")
+@show("sqrt_at_zero", "div_zero", "norm_at_zero")
 def cosine_of_zero():
     x = torch.zeros(3, requires_grad=True)
     n = x / x.pow(2).sum().sqrt()  # <-
     return n.sum(), x
-
-
-programs[-1] = programs[-1].__class__(cosine_of_zero, "sqrt_at_zero", ("div_zero", "norm_at_zero"), None, programs[-1].line)
 
 
 @show("domain_edge")

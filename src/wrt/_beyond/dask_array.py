@@ -142,7 +142,7 @@ def _pushes(derivative: Derivative) -> bool:
         return False  # of a gradient that is there on the workers alone
     if not all(map(record.has_history, (ask.y, *ask.x.values))):
         return False
-    return bool(record.linear(ask.y, ask.x.values).push_rungs)
+    return record.engine(ask.y, ask.x.values).can_push
 
 
 def _band(shape: Shape, cells: int) -> tuple[int, ...]:

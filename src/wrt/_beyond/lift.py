@@ -17,17 +17,17 @@ from wrt._beyond.address import value_at
 from wrt._beyond.question import Question
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
-from wrt._core.protocol import CannotBatch, random_signs
+from wrt._core.protocol import CannotSweep, random_signs
 from wrt._core.report import Report
 from wrt._core.value import Value
-from wrt._run.certify import tolerance
-from wrt._run.execute import raise_unless_independent
-from wrt._run.sweeps import Sweeps
+from wrt._run.answer import raise_unless_independent
+from wrt._run.prove import Proof, compare, wide
+from wrt._run.sweep import Sweeper
+from wrt._run.thresholds import FLOOR_ROUNDINGS
 from wrt.errors import WrongQuery, WrongShape
 
 Numbers = npt.NDArray[Any]
 SEED = 31
-LINE = 2**17  # bytes of one line of all samples, of its larger end
 SEEDS = 2**23  # numbers that the seeds of one sweep, or what it returns, may take
 
 
@@ -45,10 +45,11 @@ class Batched:
         self.ask = Ask(y, Elements.all(y.shape), recording.side(x, Elements.all(x.shape)))
         self.arrays = recording.backend.arrays
         recording.ready(y, self.ask.x)
-        self.sweeps = Sweeps(self.ask, recording.linear(y, self.ask.x.values), Report())
+        self.sweeper = Sweeper(self.ask, recording.engine(y, self.ask.x.values), Report())
+        self.precision = Proof(self.sweeper).precision
         self.rows, self.columns = question.rows.positions, question.columns.positions
         whole = (y, *self.ask.x.values)
-        can_push = bool(self.sweeps.linear.push_rungs) and not self.shared and not any(map(self.arrays.is_complex, whole))
+        can_push = self.sweeper.engine.can_push and not self.shared and not any(map(self.arrays.is_complex, whole))
         can_push = can_push and all(value.dtype == y.dtype for value in whole)  # what is pushed has y's precision
         self.by_rows = len(self.rows) <= len(self.columns) or not can_push
 
@@ -85,36 +86,40 @@ class Batched:
         signs = random_signs(1, self.count, SEED)[0]
         weights = random_signs(1, len(self.rows), SEED + 1)[0]
         got = np.zeros((self.count, len(self.columns)))
-        size = np.zeros_like(got)
+        squares = np.zeros_like(got)
         for at, lines in self._lines():
             yield at, lines
             if lines.dtype.kind == "c":
                 got = got.astype(complex)
             if self.by_rows:
-                got += _combined(weights[at], lines)
-                size += _combined(np.abs(weights[at]), np.abs(lines))
+                got += np.tensordot(weights[at], lines.astype(got.dtype), 1)
+                squares += (np.abs(lines).astype(np.float64) ** 2).sum(0)
             else:
-                got[:, at] += (lines @ weights.astype(lines.real.dtype)).T
-                size[:, at] += (np.abs(lines) @ np.abs(weights).astype(lines.real.dtype)).T
-        self._prove(signs, weights, got * signs[:, None], size * np.abs(signs)[:, None])
+                got[:, at] += (lines.astype(got.dtype) @ weights).T
+                squares[:, at] += (np.abs(lines).astype(np.float64) ** 2).sum(2).T
+        self._prove(signs, weights, got * signs[:, None], squares * (signs**2)[:, None])
 
-    def _prove(self, signs: Numbers, weights: Numbers, got: Numbers, size: Numbers) -> None:
+    def _prove(self, signs: Numbers, weights: Numbers, got: Numbers, squares: Numbers) -> None:
+        """One plain pull with random signs for the samples, held to what they say one by one (see `_run/prove.py`)."""
         alone = np.bincount(self.rows, weights, self.ask.m // self.count)
         seed, arrays = np.outer(signs, alone).reshape(1, -1), self.arrays
-        pulled = self.sweeps.sweep(arrays.from_numpy(seed, self.ask.y), "certificate", plain=True)
+        pulled = self.sweeper.plain(arrays.from_numpy(seed, self.ask.y), "independent check")
         if pulled is None:
             return
         if self.shared:
-            got, size = got.sum(0, keepdims=True), size.sum(0, keepdims=True)
-        expected = arrays.numpy(pulled).reshape(len(got), -1)[:, self.columns]
-        off, scale = _apart(got, expected, size)
-        if off > tolerance(self.ask) * scale:
-            raise mixed(f"a pull with random signs for the samples differs by {off / scale:.1e} of its size")
+            got, squares = got.sum(0, keepdims=True), squares.sum(0, keepdims=True)
+        expected = wide(arrays.numpy(pulled)).reshape(len(got), -1)[:, self.columns]
+        noise = FLOOR_ROUNDINGS * self.precision * np.abs(expected)  # the seed is rounded to y's type
+        held = compare(
+            got.reshape(-1), np.sqrt(squares).reshape(-1), expected.reshape(-1), self.precision, noise.reshape(-1)
+        ).certificate
+        if not held.passed:
+            raise mixed(f"a pull with random signs for the samples differs by {held.difference:.1e} of its size")
 
     def _lines(self) -> Iterator[tuple[Numbers, Numbers]]:
         try:
             yield from self._swept()
-        except CannotBatch:
+        except CannotSweep:
             if self.by_rows:
                 raise
             self.by_rows = True  # pushing is refused here: rows, whatever they cost
@@ -127,9 +132,11 @@ class Batched:
         piece = max(1, SEEDS // (max(self.ask.m, self.ask.n) * (self.count if self.shared else 1)))
         for start in range(0, len(lines), piece):
             at = np.arange(start, min(start + piece, len(lines)))
-            way = "pull" if self.by_rows else "push"
-            seeds, plain = self._seeds(lines[at], whole), self.by_rows and self._fills_a_cache
-            found = self.sweeps.sweep(seeds, "lines of all samples", way, plain=plain)  # type: ignore[arg-type]
+            seeds = self._seeds(lines[at], whole)
+            if self.by_rows:
+                found = self.sweeper.pull_weights(seeds, "lines of all samples")
+            else:
+                found = self.sweeper.push(seeds, "lines of all samples")
             if found is None:
                 raise_unless_independent(self.ask)
                 numbers = np.zeros((len(at), self.count, len(across)), self._dtype())
@@ -138,15 +145,6 @@ class Batched:
             else:
                 numbers = self._asked(self.arrays.numpy(found).reshape(len(at), self.count, -1), across)
             yield at, numbers
-
-    @property
-    def _fills_a_cache(self) -> bool:
-        """Whether one line of all samples keeps a CPU's cache busy: then a batch of lines only drives it out.
-
-        Asked where the engine pulls one line after another without compiling anything.
-        """
-        whole = max(self.ask.m, self.ask.n) * self.arrays.itemsize(self.ask.y)
-        return whole >= LINE and not self.shared and not self.ask.accelerated and hasattr(self.ask.y.record, "rows_at_once")
 
     @staticmethod
     def _asked(numbers: Numbers, across: Numbers) -> Numbers:
@@ -165,27 +163,10 @@ class Batched:
             count = len(places)
             flat = (np.arange(count)[:, None] * whole + spots).reshape(-1)
         ones = self.arrays.from_numpy(np.ones(len(flat)), like)
-        return self.arrays.scatter((count, whole), self.arrays.index(flat, like), ones, like)
+        return self.arrays.scatter((count, whole), flat, ones, like)
 
     def _dtype(self) -> Any:
         return self.arrays.numpy(self.arrays.zeros((0,), self.ask.x.values[0])).dtype
-
-
-def _combined(weights: Numbers, lines: Numbers) -> Numbers:
-    """(count, across) = (k,) @ (k, count, across)."""
-    found: Numbers = weights.astype(lines.real.dtype) @ lines.reshape(len(lines), -1)
-    return found.reshape(lines.shape[1:])
-
-
-def _apart(got: Numbers, expected: Numbers, size: Numbers) -> tuple[float, float]:
-    """How far two answers are apart where both are finite, and the size of what they were made from."""
-    off, seen = np.abs(got - expected), np.abs(expected)
-    most, scale = float(off.max(initial=0.0)), max(float(size.max(initial=0.0)), float(seen.max(initial=0.0)))
-    if np.isfinite(most + scale):
-        return most, scale
-    finite = np.isfinite(off)
-    scale = max(float(np.max(one, initial=0.0, where=finite)) for one in (size, seen))
-    return float(np.max(off, initial=0.0, where=finite)), scale
 
 
 def no_axis_of_samples(letter: str, alone: tuple[int, ...], batched: tuple[int, ...], count: int) -> WrongShape:

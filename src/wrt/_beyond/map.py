@@ -33,8 +33,9 @@ from wrt._core.value import Value
 from wrt._notation.d import d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Trace, _backend_for, trace
-from wrt._run.memory import SMALL, words
+from wrt._run.memory import words
 from wrt._run.options import Options, current
+from wrt._run.thresholds import CHECKED_BYTES
 from wrt.errors import NotATensor, TooLarge, WrongQuery, WrongShape
 
 Take = Literal["value", "norm", "diagonal", "flow"]
@@ -126,7 +127,7 @@ def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Number
 def _refuse_too_large(needed: int, shape: tuple[int, ...]) -> None:
     free = current().memory
     if free is None:
-        free = needed if needed < SMALL else int(min(import_module("psutil").virtual_memory().available, room.allowed()))
+        free = needed if needed < CHECKED_BYTES else int(min(import_module("psutil").virtual_memory().available, room.allowed()))
     if needed > free:
         raise TooLarge(
             f"the answers for all samples have shape {shape}: {words(needed)}",
@@ -195,7 +196,7 @@ class Study:
             if isinstance(self.about, Places):
                 return flow_table(self.about, run._one, count)
             if count == 1:
-                return _alone(self.about.asked(run._one), self.take)[None]
+                return _alone(self.about.in_run(run._one), self.take)[None]
             batched = Batched(self.about, run._one, count)
             take = {"value": batched.value, "norm": batched.norm, "diagonal": batched.diagonal}[self.take]
             return take().reshape(count, *self.shape)
@@ -204,10 +205,10 @@ class Study:
         """The recorded run of a batch; a model that travels is built once in each process."""
         if not isinstance(self.model, Model):
             return trace(self.model, *batch)
-        with self.model.settled() as device:
+        with self.model.same_settings() as device:
             if self.built is None:
                 with same_chance(self.model.token, list(self.model.settings)):
-                    self.built = self.model.built(device)
+                    self.built = self.model.construct(device)
                 COUNTS["recorded"] += 1
                 self._refuse_another_model()
             return trace(self.built, *unpack(pack(batch), device))
@@ -458,10 +459,10 @@ def flow_table(places: Places, recording: Any, count: int) -> Numbers:
         raise no_axis_of_samples("the loss", places.loss_shape, y.shape, count)
     xs = [value_at(recording, one) for one in places.at]
     arrays = recording.backend.arrays
-    linear = recording.linear(y, xs)
+    engine = recording.engine(y, xs)
     signs = np.random.default_rng(37).choice([-1.0, 1.0], count)
     plain, signed = (
-        linear.pull(arrays.reshape(arrays.from_numpy(one, y), (1, *y.shape)), linear.pull_rungs[-1])
+        engine.plain(arrays.reshape(arrays.from_numpy(one, y), (1, *y.shape)))
         for one in (np.ones(count), signs)
     )
     table = np.zeros((count, len(xs), len(MEASURES)))

@@ -50,13 +50,13 @@ class Model:
     def __init__(
         self, build: Callable[..., Any] | str, state: Any = None, inputs: Any = (), *, device: str = "auto"
     ) -> None:
-        self.build = _checked(build)
+        self.build = _check(build)
         self.state = pack(state)
         self.inputs = pack(inputs if isinstance(inputs, tuple) else (inputs,))
         self.device = device
         here = {one.framework for one in leaves((self.state, self.inputs)) if isinstance(one, Packed)}
         self.settings = {name: travel(name).settings() for name in sorted(here or frameworks())}
-        made_by = (build, _imported(build)) if isinstance(build, str) else build
+        made_by = (build, _import(build)) if isinstance(build, str) else build
         self.token = fingerprint(made_by, self.state, self.inputs, device, self.settings)
         self.sent: dict[str, Any] = {}  # the clusters that hold it, by their client
 
@@ -71,8 +71,8 @@ class Model:
         with LOCK:
             known = _RUNS.get(self.token)
             if known is None:
-                with self.settled() as device, same_chance(self.token, list(self.settings)):
-                    known = trace(self.built(device), *unpack(self.inputs, device))
+                with self.same_settings() as device, same_chance(self.token, list(self.settings)):
+                    known = trace(self.construct(device), *unpack(self.inputs, device))
                 COUNTS["recorded"] += 1
                 _RUNS[self.token] = known
                 while len(_RUNS) > KEPT_RUNS:
@@ -90,7 +90,7 @@ class Model:
         return device_here(self.device, list(self.settings))
 
     @contextmanager
-    def settled(self) -> Iterator[str | None]:
+    def same_settings(self) -> Iterator[str | None]:
         """Inside, this process makes tensors as the sender's did; gives the device they are on."""
         device = self.device_here()
         with ExitStack() as stack:
@@ -98,9 +98,9 @@ class Model:
                 stack.enter_context(travel(name).on(device, chosen))
             yield device
 
-    def built(self, device: str | None) -> Callable[..., Any]:
+    def construct(self, device: str | None) -> Callable[..., Any]:
         """The function itself, made in this process."""
-        build = _imported(self.build) if isinstance(self.build, str) else self.build
+        build = _import(self.build) if isinstance(self.build, str) else self.build
         made = build() if self.state is None else build(unpack(self.state, device))
         if not callable(made):
             raise NotATensor(
@@ -174,7 +174,7 @@ def forget() -> None:
         _RUNS.clear()
 
 
-def _checked(build: Any) -> Any:
+def _check(build: Any) -> Any:
     if isinstance(build, str):
         if ":" not in build:
             raise CannotTravel(
@@ -182,7 +182,7 @@ def _checked(build: Any) -> Any:
                 "a module and a function in it, with a colon between them",
                 'write wrt.Model("package.module:build", state, x)',
             )
-        _imported(build)
+        _import(build)
     elif not callable(build) or not hasattr(build, "__qualname__"):
         raise CannotTravel(
             f"wrt.Model of a {type(build).__name__}",
@@ -192,7 +192,7 @@ def _checked(build: Any) -> Any:
     return build
 
 
-def _imported(path: str) -> Any:
+def _import(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found: Any = import_module(module)

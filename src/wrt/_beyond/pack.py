@@ -11,13 +11,12 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +42,6 @@ def travel(framework: str) -> Any:
     return import_module(where) if find_spec(where) is not None else None
 
 
-def steady(framework: str) -> AbstractContextManager[None]:
-    """Inside, a framework answers the same question with the same bits, whatever it was asked before."""
-    kept = getattr(travel(framework), "steady", nullcontext)
-    return cast(AbstractContextManager[None], kept())
-
-
 def frameworks() -> list[str]:
     """The frameworks of this process whose tensors travel."""
     return [one.name for one in _backends.loaded() if travel(one.name) is not None]
@@ -65,7 +58,7 @@ def pack(tree: Any) -> Any:
                 return Packed(name, *found)
         return one
 
-    return mapped(tree, leaf)
+    return map_leaves(tree, leaf)
 
 
 def unpack(tree: Any, device: str | None) -> Any:
@@ -76,7 +69,7 @@ def unpack(tree: Any, device: str | None) -> Any:
             return one
         return travel(one.framework).unpacked(one.kind, one.dtype, one.numbers, device)
 
-    return mapped(tree, leaf)
+    return map_leaves(tree, leaf)
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -88,15 +81,15 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def mapped(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+def map_leaves(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """The same containers with every leaf replaced; only Python's own containers are looked into."""
     if isinstance(tree, dict):
-        changed = {key: mapped(one, leaf) for key, one in tree.items()}
+        changed = {key: map_leaves(one, leaf) for key, one in tree.items()}
         return changed if type(tree) is dict else _like(tree, changed)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(one, leaf) for one in tree))
+        return type(tree)(*(map_leaves(one, leaf) for one in tree))
     if type(tree) in (list, tuple):
-        return type(tree)(mapped(one, leaf) for one in tree)
+        return type(tree)(map_leaves(one, leaf) for one in tree)
     return leaf(tree)
 
 

@@ -40,7 +40,7 @@ class Question:
         first, *further = (_standing(recording, side) for side in derivative._sides)
         return cls(address_of(recording, derivative._y), derivative.rows, *first, current(), tuple(further))
 
-    def asked(self, recording: Any) -> Derivative:
+    def in_run(self, recording: Any) -> Derivative:
         """The same question in another run."""
         y = _same_shape(value_at(recording, self.y), self.rows, "y")
         sides = [
@@ -52,8 +52,8 @@ class Question:
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells two questions of one model apart; Elements compare without their listed positions."""
-        further = tuple((address, _told(elements)) for address, elements in self.further)
-        return self.y, _told(self.rows), self.x, _told(self.columns), further
+        further = tuple((address, _key(elements)) for address, elements in self.further)
+        return self.y, _key(self.rows), self.x, _key(self.columns), further
 
     def __str__(self) -> str:
         return " / ".join(f"d({one})" for one in (self.y, self.x, *(address for address, _ in self.further)))
@@ -93,12 +93,12 @@ def _standing(recording: Any, side: Side) -> tuple[Address, Elements]:
 def _candidates(side: Side, value: Value) -> Iterator[Elements]:
     """Elements of a Value that a side may mean: those of its parts where they count in its shape, or all of a view."""
     if all(part.value.shape == value.shape and not part.component for part in side.parts):
-        yield _joined(side, value)
+        yield _join(side, value)
     elif side.shape == value.shape:
         yield Elements.all(value.shape)
 
 
-def _joined(side: Side, value: Value) -> Elements:
+def _join(side: Side, value: Value) -> Elements:
     """The elements of all parts, in the order of the selection."""
     positions = np.zeros(side.size, dtype=np.int64)
     for part in side.parts:
@@ -121,7 +121,7 @@ def _places(part: Part) -> Positions:
     return np.arange(part.elements.size) if part.into is None else part.into
 
 
-def _told(elements: Elements) -> tuple[Any, ...]:
+def _key(elements: Elements) -> tuple[Any, ...]:
     listed = None if elements.listed is None else elements.listed.tobytes()
     return elements.of, elements.shape, elements.offset, elements.strides, listed
 

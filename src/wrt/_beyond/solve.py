@@ -1,40 +1,31 @@
 """One block of a Jacobian, the same bits wherever and whenever it is computed.
 
 A block depends on the run, the question and the region alone, not on what the process did before: plans of earlier
-questions are put aside. What a structure or a narrow waist gives is computed once, and every block is read from it.
+questions are put aside. What a structure or a narrow cut gives is computed once, and every block is read from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from wrt._beyond.pack import steady
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape
-from wrt._core.plan import Cut
-from wrt._core.protocol import Linear, random_signs
+from wrt._core.plan import Product
+from wrt._core.protocol import Engine, random_signs
 from wrt._core.report import Report
 from wrt._notation.derivative import Derivative
 from wrt._operators.second import of_gradient
-from wrt._planner import warm
-from wrt._planner.choose import choose
-from wrt._planner.foresee import foresee
-from wrt._planner.strategies.structured import DENSE
-from wrt._run import execute, repair
-from wrt._run.complex import refuse_if_not_holomorphic
-from wrt._run.compressed import Passes
-from wrt._run.cone import may_be_local, sweep_cone
-from wrt._run.direct import Swept, sweep_direct
-from wrt._run.factored import Factors
+from wrt._plan import cache
+from wrt._plan.plans import worth_planning
+from wrt._plan.thresholds import DENSE_SHARE
+from wrt._run.answer import answer, first_plan, is_identity, meant
+from wrt._run.compact import better_form, sweep_block
+from wrt._run.forms import Factored, Form
 from wrt._run.options import current
-from wrt._run.planned import Planned, worth_planning
 from wrt.errors import WrongShape
 
 if TYPE_CHECKING:
@@ -58,7 +49,7 @@ class Solver:
         self.whole = asked
         self.budget = budget
         self.report = Report()
-        self._linear: dict[tuple[int, ...], Linear] = {}
+        self._engines: dict[tuple[int, ...], Engine] = {}
         self._looked = False
         self._rows: csr_array | None = None
         self._factors: tuple[Any, Any] | None = None
@@ -80,8 +71,7 @@ class Solver:
     @property
     def how(self) -> str:
         """In which way blocks are answered."""
-        with steady(self.whole._y.record.backend.name):
-            self._look()
+        self._look()
         if self._rows is not None or self._factors is not None:
             return f"{self.report.strategy}: {self.report.because}"
         if self.asked is None:
@@ -90,10 +80,6 @@ class Solver:
 
     def block(self, region: Region) -> Numbers:
         """The numbers of a region, in its shape."""
-        with steady(self.whole._y.record.backend.name):
-            return self._block(region)
-
-    def _block(self, region: Region) -> Numbers:
         self._look()
         asked = self.asked
         if asked is None:
@@ -117,7 +103,7 @@ class Solver:
 
     def _as_it_stands(self, region: Region) -> Numbers:
         """By the ordinary way: exact zeros where nothing depends on anything, or the error that says why."""
-        with afresh():
+        with cache.set_aside():
             return self.whole[region].numpy()
 
     def _product(self, rows: Numbers | slice, columns: Numbers | slice) -> Numbers:
@@ -138,81 +124,53 @@ class Solver:
         if self.asked is None:
             return
         ask = self.asked.ask
-        if not worth_planning(ask) or execute.is_identity(ask) or self._has_parts(ask):
+        if not worth_planning(ask) or is_identity(ask) or not ask.one_tensor:
             return
-        with afresh():
-            if not self._fits(ask):
-                return
-            for some, linear in self._maps(ask):
-                found = Planned(some, linear, self.report).in_fewer_passes()
-                if found is not None and found.finite:
-                    self._keep(found)
-                    return
-
-    @staticmethod
-    def _has_parts(ask: Ask) -> bool:
-        return len(ask.x.parts) != 1 or ask.x.parts[0].into is not None
+        with cache.set_aside():
+            if self._fits(ask):
+                self._keep(better_form(ask, self.report))
 
     def _fits(self, ask: Ask) -> bool:
-        """Whether what planning would keep stays within the budget, judged by the graph and by a few rows."""
-        plan = foresee(ask).plan
+        """Whether what planning would keep stays within the budget, judged by the plan and by a few rows."""
         item = ask.y.record.backend.arrays.itemsize(ask.x.values[0])
-        if isinstance(plan, Cut):
-            return 2 * (ask.m + ask.n) * plan.width * item <= self.budget
         if 2 * ask.m * ask.n * item <= self.budget:
             return True
+        plan, _ = first_plan(ask)
+        if isinstance(plan, Product):
+            return (ask.m + ask.n) * plan.passes * item <= self.budget
         rows = np.linspace(0, ask.m - 1, 5).astype(np.int64)[1:-1]
         few = Derivative(ask.y, Elements.at(ask.y.shape, ask.rows.positions[rows]), (ask.x,))
         found = self._swept(few)
         density = 0.0 if found is None else float((found != 0).mean())
-        return density > DENSE or density * ask.m * ask.n * PER_ENTRY <= self.budget
+        return density > DENSE_SHARE or density * ask.m * ask.n * PER_ENTRY <= self.budget
 
-    def _keep(self, found: Passes | Factors) -> None:
-        if isinstance(found, Passes):
-            self._rows = found.sparse()
-        else:
+    def _keep(self, found: Form | None) -> None:
+        if isinstance(found, Factored):
             self._factors = found.last, found.first
+        elif found is not None:
+            self._rows = found.csr()
 
     # ---------------------------------------------------------------- block by block
 
-    def _maps(self, ask: Ask) -> Iterator[tuple[Ask, Linear]]:
-        """The linear map of x, then that of what x stands for if nothing leads to it; each is set up once."""
-        record = ask.y.record
-        record.ready(ask.y, ask.x)
-        for side in execute.meanings(ask.x):
-            if all(map(record.has_history, side.values)):
-                key = tuple(map(id, side.values))  # alive as long as the question is
-                if key not in self._linear:
-                    self._linear[key] = record.linear(ask.y, side.values)
-                yield ask if side is ask.x else replace(ask, x=side), self._linear[key]
+    def _engine(self, ask: Ask) -> Engine:
+        """Set up once for each meaning of x."""
+        key = tuple(map(id, ask.x.values))  # alive as long as the question is
+        if key not in self._engines:
+            self._engines[key] = ask.y.record.engine(ask.y, ask.x.values)
+        return self._engines[key]
 
     def _swept(self, part: Derivative) -> Numbers | None:
-        """(r, c), by rows or columns of this block alone, proven by a plain pull; None where no path leads to x."""
+        """(r, c), by rows or columns of this block alone, proven by itself; None where no path leads to x."""
         ask = part.ask
         arrays = ask.y.record.backend.arrays
-        if execute.is_identity(ask) or ask.m == 0 or ask.n == 0:
-            return arrays.numpy(execute.answer(ask).array)
-        for some, linear in self._maps(ask):
-            report = Report()
-            swept = self._local(some, linear, report)
-            if swept is None:
-                plan = choose(some, can_push=bool(linear.push_rungs), way=current().way)
-                swept = sweep_direct(some, linear, plan, report, proof="plain")
-            if swept is not None:
-                refuse_if_not_holomorphic(some, linear, report)
-                array = swept.array
-                if not swept.finite:
-                    array = repair.non_finite(some, linear, array, swept.way, report)
-                return arrays.numpy(array)
+        if is_identity(ask) or ask.m == 0 or ask.n == 0:
+            return arrays.numpy(answer(ask).array)
+        ask.y.record.ready(ask.y, ask.x)
+        for some in meant(ask):
+            found = sweep_block(some, self._engine(some), Report(), current().way)
+            if found is not None:
+                return arrays.numpy(found)
         return None
-
-    @staticmethod
-    def _local(ask: Ask, linear: Linear, report: Report) -> Swept | None:
-        """Rows and columns of a local map, by what lies between them alone; None where it is not one."""
-        if not may_be_local(ask):
-            return None
-        with afresh():
-            return sweep_cone(ask, linear, report)
 
 
 def _flat(shape: Shape, region: Region) -> Numbers | slice:
@@ -227,16 +185,3 @@ def _some(arrays: Any, whole: Any, places: Numbers | slice, axis: int) -> Any:
     if isinstance(places, slice):
         return whole[places] if axis == 0 else whole[:, places]
     return arrays.take(whole, places, axis)
-
-
-@contextmanager
-def afresh() -> Iterator[None]:
-    """Inside, no plan of an earlier question is known: it could answer with other bits."""
-    kept = warm.kept_plans()
-    warm.forget()
-    try:
-        yield
-    finally:
-        warm.forget()
-        for key, plan in kept.items():
-            warm.remember(key, plan)

@@ -48,7 +48,7 @@ class Recipe:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Inside, this process computes as the sender's would, and nothing else of wrt's beyond runs."""
-        with LOCK, same_options(self.question.options), self.model.settled():
+        with LOCK, same_options(self.question.options), self.model.same_settings():
             yield
 
     def block(self, region: Region) -> npt.NDArray[Any]:
@@ -62,7 +62,7 @@ class Recipe:
         run = self.model.trace()
         key = (self.token, self.budget, id(run))
         if key not in _SOLVERS:
-            asked = self.question.asked(run._one)
+            asked = self.question.in_run(run._one)
             _refuse_another_run(self.seen, asked)
             _SOLVERS[key] = Solver(asked, self.budget)
             while len(_SOLVERS) > KEPT_RUNS:

@@ -14,7 +14,7 @@ from wrt._beyond.store import Store, Stored, another_question, write
 from wrt._beyond.thresholds import BLOCK_BYTES, KEPT_BYTES
 from wrt._beyond.workers import Note, note, perform
 from wrt._notation.derivative import Derivative
-from wrt._run.chunk import chunk_bytes
+from wrt._run.memory import call_bytes
 from wrt.errors import WrongQuery
 
 Layout = Literal["dense", "csr"]
@@ -70,7 +70,7 @@ def _grid(derivative: Derivative, known: Any, chunks: Any, memory: int | None) -
     """The blocks of the array that is there already, or else the ones asked for."""
     if isinstance(chunks, str) and known is not None and known.shape == derivative.shape:
         chunks = tuple(known.chunks)
-    return grid_of(derivative, chunks, BLOCK_BYTES if memory is None else _window(memory // 2, chunk_bytes(derivative.ask)))
+    return grid_of(derivative, chunks, BLOCK_BYTES if memory is None else _window(memory // 2, call_bytes(derivative.ask)))
 
 
 def _window(memory: int, call: int) -> int:

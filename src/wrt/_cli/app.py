@@ -20,7 +20,7 @@ from wrt._cli import query as queries
 from wrt._cli import script as scripts
 from wrt._cli.query import Left
 from wrt.errors import NoPath, NotRecorded, UnknownName, WrongQuery, WrtError
-from wrt.extend import numbers
+from wrt.extend import named, numbers
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
 
@@ -53,6 +53,7 @@ def _run(script: Path, arguments: list[str] | None, *, record: bool = False, qui
     with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
         if not record:
             return Left(scripts.run(script, arguments or []))
+        scripts.compile_script(script)  # a recording of nothing would hide that it cannot be read
         for name in scripts.recordable(script):
             importlib.import_module(name)  # what is to be recorded has to be there first
         with wrt.record() as t:
@@ -120,7 +121,7 @@ def ask(
 
 def _answers(answer: Any, name: str, as_json: bool, explain: bool) -> Iterator[tuple[Any, bool]]:
     """What to print for each Derivative, and whether it was answered: one of a tree leaves the others as they are."""
-    every = list(_leaves(answer, name))
+    every = list(named(answer, name))
     for path, one in every:
         try:
             yield _for_programs(one, path) if as_json else _for_people(one, path, explain), True
@@ -128,18 +129,6 @@ def _answers(answer: Any, name: str, as_json: bool, explain: bool) -> Iterator[t
             if len(every) == 1:
                 raise
             yield {"query": path, "error": str(error)} if as_json else f"{path}   {error.what}", False
-
-
-def _leaves(answer: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Every Derivative of a tree with the place it stands in."""
-    if isinstance(answer, Mapping):
-        for key, one in answer.items():
-            yield from _leaves(one, f"{name}.{key}")
-    elif isinstance(answer, (list, tuple)):
-        for place, one in enumerate(answer):
-            yield from _leaves(one, f"{name}[{place}]")
-    else:
-        yield name, answer
 
 
 def _for_people(derivative: wrt.Derivative, name: str, explain: bool) -> str:
@@ -269,7 +258,7 @@ def show(
     with _refusals():
         chosen = [queries.read_side(one) for one in row or []]  # before the script: it may take long
         opens = queries.read(at) if at else None
-        t, left = _recorded(script, arguments)
+        t, left = _recording(script, arguments)
         if output is None:
             target, source = (None, None) if opens is None else (opens.y.handle(t), opens.by[0].handle(t))
             t.show(target=target, source=source, title=script.name, browser=browser, port=port, wait=True)
@@ -279,7 +268,7 @@ def show(
         del left  # the script's own tensors have lived as long as the page
 
 
-def _recorded(script: Path, arguments: list[str] | None) -> tuple[wrt.Trace, Mapping[str, Any]]:
+def _recording(script: Path, arguments: list[str] | None) -> tuple[wrt.Trace, Mapping[str, Any]]:
     """The last recording that the script left behind, or one of all it did; and its variables."""
     if scripts.recordable(script) and not scripts.records_itself(script):
         for name in scripts.recordable(script):

@@ -200,7 +200,7 @@ class Reader:
 
     def refuse(self, what: str, write: str) -> NoReturn:
         """Raise with the spot marked in the question."""
-        raise WrongQuery(what, _marked(self.text, self.next.at), write)
+        raise WrongQuery(what, _mark(self.text, self.next.at), write)
 
 
 def _tokens(text: str) -> list[Token]:
@@ -212,17 +212,17 @@ def _tokens(text: str) -> list[Token]:
         if kind == "other":
             raise WrongQuery(
                 f"{token.text} has no meaning in a question",
-                _marked(text, token.at),
+                _mark(text, token.at),
                 f"write names, dots, indices and /, as in {EXAMPLE}; a question is not Python",
             )
         found.append(token)
     return found
 
 
-def _marked(text: str, at: int) -> str:
+def _mark(text: str, at: int) -> str:
     """The question with an arrow at the spot.
 
-    >>> _marked("y[0 / x", 4)
+    >>> _mark("y[0 / x", 4)
     'y[0 → / x'
     """
     return f"{text[:at].rstrip()} → {text[at:]}".strip()
@@ -271,7 +271,7 @@ def names(query: Query, left: Left) -> dict[str, Any]:
 
 def differential(asked: Side, left: Left) -> Any:
     """`d(...)` of what a path leads to, with its indices."""
-    found = _recorded(asked, left) if asked.time is not None or _only_recorded(asked, left) else _look_up(asked, left)
+    found = _in_the_run(asked, left) if asked.time is not None or _only_recorded(asked, left) else _look_up(asked, left)
     indices = list(asked.indices)
     while indices and isinstance(found, (list, tuple)) and (place := _place(indices[0])) is not None:
         found = _item(found, place, asked)
@@ -290,7 +290,7 @@ def _look_up(asked: Side, left: Left) -> Any:
     return found
 
 
-def _recorded(asked: Side, left: Left) -> Any:
+def _in_the_run(asked: Side, left: Left) -> Any:
     """What a name meant in the run, inside functions too."""
     name = ".".join(asked.path)
     if left.run is None:

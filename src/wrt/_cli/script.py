@@ -20,7 +20,7 @@ class ScriptFailed(WrtError, RuntimeError):
 
 def run(path: Path, arguments: list[str]) -> dict[str, Any]:
     """Its global variables. `sys.exit(0)` at the end of a script is an end like any other."""
-    code = _compile(path)
+    code = compile_script(path)
     module = ModuleType("__main__")
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = __builtins__
@@ -35,7 +35,7 @@ def run(path: Path, arguments: list[str]) -> dict[str, Any]:
                     "give the script what it needs after the question: wrt ask script.py 'y / x' -- its arguments",
                 ) from None
         except Exception as error:
-            raise _failed(path, error) from error
+            raise _failure(path, error) from error
     return module.__dict__
 
 
@@ -74,7 +74,7 @@ def records_itself(path: Path) -> bool:
     return "wrt" in imports(path) and bool(names & {"trace", "record"})
 
 
-def _compile(path: Path) -> Any:
+def compile_script(path: Path) -> Any:
     try:
         return compile(path.read_bytes(), str(path), "exec")
     except OSError as error:
@@ -108,7 +108,7 @@ def _as_main(module: ModuleType, path: Path, arguments: list[str]) -> Iterator[N
             sys.modules["__main__"] = before[2]
 
 
-def _failed(path: Path, error: Exception) -> ScriptFailed:
+def _failure(path: Path, error: Exception) -> ScriptFailed:
     """The script's own error, at the script's own line."""
     steps = traceback.extract_tb(error.__traceback__)
     own = [step for step in steps if step.filename == str(path)]

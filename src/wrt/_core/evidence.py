@@ -5,7 +5,7 @@ All numbers are NumPy arrays in double precision: a diagnosis looks at few of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -38,7 +38,8 @@ class Again:
 
     `numbers[k]` is the recorded tensor behind input k. `custom` names a derivative rule that somebody wrote by hand,
     with the line where that rule returns. `push(inputs, k, tangent)` is its forward mode, where the framework has one
-    beside its backward; it gives None for an output it says nothing of.
+    beside its backward; it gives None for an output it says nothing of. `is_narrow()` says, after a run, whether results
+    came in fewer digits than the inputs had.
     """
 
     inputs: tuple[Numbers, ...]
@@ -48,6 +49,7 @@ class Again:
     rule: Where | None = None
     precision: float = 2.3e-16
     push: Any = None
+    is_narrow: Callable[[], bool] = lambda: False
 
 
 class Evidence(Protocol):
@@ -75,6 +77,12 @@ class Evidence(Protocol):
 
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         """Where the history of y was used up by an earlier question, so that another one would be refused."""
+
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        """What the user's own tapes were asked for: losses, and what they are to move; none where there are no tapes."""
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
+        """Where y takes what nobody saw being made, so that it may come from x; None for a place without a line."""
 
     def passes(self, node: Node, output: int) -> bool:
         """Whether, in the user's own run, a gradient passes from the inputs of an operation to this output."""
@@ -123,3 +131,15 @@ class Evidence(Protocol):
 
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         """What the framework alone would have refused: (cause, culprit, evidence); a recording is more patient."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostHistory:
+    """What a backend leaves as `without_history` on an error of its framework: y, of a run, has nothing to go back along.
+
+    `bound_at(tensor)` is the line that first gave a tensor its name.
+    """
+
+    evidence: Callable[[], Evidence]
+    y: int
+    bound_at: Callable[[int], Where | None]

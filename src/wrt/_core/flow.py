@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
 from wrt._core.plan import Address
 from wrt._core.value import Value
 

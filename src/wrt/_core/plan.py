@@ -46,6 +46,7 @@ class Weights:
     passes: int = 0
     seconds: float | None = 0.0
     strategy: Literal["weights"] = "weights"
+    way: Way = "pull"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

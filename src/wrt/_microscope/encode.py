@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -27,25 +26,13 @@ def array(numbers: Numbers, dtype: str | None = None) -> dict[str, Any]:
     return {"dtype": word, "shape": list(numbers.shape), "base64": base64.b64encode(little.tobytes()).decode("ascii")}
 
 
-def decoded(told: dict[str, Any]) -> Numbers:
+def decode(told: dict[str, Any]) -> Numbers:
     """The array again.
 
-    >>> decoded(array(np.array([[1.5, -np.inf]])))
+    >>> decode(array(np.array([[1.5, -np.inf]])))
     array([[ 1.5, -inf]])
     """
     return np.frombuffer(base64.b64decode(told["base64"]), dtype=WORDS[told["dtype"]]).reshape(told["shape"])
-
-
-def number(value: float) -> float | str:
-    """A number JSON can hold, or the word for one it cannot.
-
-    >>> number(0.5), number(float("-inf")), number(float("nan"))
-    (0.5, '-inf', 'nan')
-    """
-    value = float(value)
-    if math.isfinite(value):
-        return value
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 def extremes(numbers: Numbers) -> dict[str, Any]:

@@ -14,9 +14,8 @@ import numpy as np
 from wrt._core.graph import Graph
 from wrt._microscope import encode
 from wrt._microscope.answer import Limits, Side, derivative, index, name_in, overview, reasons, side
-from wrt._microscope.graph import Names, drawn, is_float
+from wrt._microscope.graph import Names, Start, drawing, is_float, start, view
 from wrt._microscope.thresholds import TENSOR_NUMBERS
-from wrt._microscope.views import Start, start, view
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
 from wrt._study.tensors import numbers
@@ -128,7 +127,7 @@ class Microscope:
 
     @cached_property
     def _graph(self) -> dict[str, Any]:
-        return drawn(self.names, sources=self.sources)
+        return drawing(self.names, sources=self.sources)
 
     def graph(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._graph

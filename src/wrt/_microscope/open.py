@@ -137,7 +137,7 @@ def _anywidget(microscope: Microscope) -> Any:
 
     made = Microscoped()
     talk = Talk(microscope, made.send)
-    made.on_msg(lambda _, content, buffers: talk.heard(content))
+    made.on_msg(lambda _, content, buffers: talk.receive(content))
     return made
 
 
@@ -150,7 +150,7 @@ class Talk:
         self.worker = Worker()
         self._jobs: dict[Any, Job] = {}
 
-    def heard(self, content: Any) -> None:
+    def receive(self, content: Any) -> None:
         """One message of the page: a question, or that an earlier one is no longer wanted."""
         said = content if isinstance(content, dict) else {}
         number = said.get("id")
@@ -178,7 +178,7 @@ class Talk:
             self.send({"kind": "reply", "id": number, "ok": False, "error": as_error(error)})
 
     def _progress(self, number: int | str, job: Job) -> None:
-        told = job.told()
+        told = job.progress()
         self.send({"kind": "progress", "id": number, "doing": told["doing"], "share": told["share"], "left_s": told["left_s"]})
 
     def _done(self, number: int | str, job: Job) -> None:

@@ -29,6 +29,7 @@ from wrt._microscope.thresholds import QUESTION_PASSES, SAVED_SECONDS
 from wrt._notation.d import d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
+from wrt._run.prove import compare, wide
 from wrt._study.tensors import handle_of, narrow_places, numbers
 from wrt.errors import NotATensor, TooLarge, WrtError
 
@@ -141,7 +142,7 @@ class Carried:
         for count in ([m] if few else []) + [min(m, 256), min(m, 16), 1]:
             if count > most:
                 continue
-            chosen = y if count >= m else (y[0], _picked(y[1], spread(y[1].shape, count, first)))
+            chosen = y if count >= m else (y[0], _pick(y[1], spread(y[1].shape, count, first)))
             if count != m and dense_bytes(chosen[1], x[1]) > room:
                 continue
             try:
@@ -220,16 +221,16 @@ class Carried:
         return sides if pairs else {}
 
     def _note(self) -> str:
-        return f"a saved page: it carries {self._listed(3)}. A live one answers every click: t.show()"
+        return f"a saved page: it carries {self._list(3)}. A live one answers every click: t.show()"
 
-    def _listed(self, most: int) -> str:
+    def _list(self, most: int) -> str:
         more = len(self.pairs) - most
         return "; ".join([*self.pairs[:most], *([f"{more} more"] if more > 0 else [])]) or "no derivatives"
 
     def words(self, size: int) -> str:
         told = f"{size / 1e6:.1f} MB of {self.limit / 1e6:g} MB"
         values = f"{sum(one['data'] is not None for one in self._tensors.values())} values"
-        return f"{told}, {values}, {self._listed(6)}"
+        return f"{told}, {values}, {self._list(6)}"
 
     def too_large(self, what: str, size: int) -> TooLarge:
         return TooLarge(
@@ -249,7 +250,7 @@ def _row_seconds(y: Handle, x: Handle) -> float:
     return max(1e-5, time.perf_counter() - started)
 
 
-def _picked(handle: Handle, positions: Any) -> Handle:
+def _pick(handle: Handle, positions: Any) -> Handle:
     value, _ = handle.__wrt_differential__()
     return Handle(handle._recording, value, Elements.at(value.shape, positions))
 
@@ -328,12 +329,10 @@ def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
 def _agree(J: Derivative, left: Numbers, right: Numbers) -> Certificate:
     """A random combination of rows of the product, next to one plain pull of the same combination."""
     u = random_signs(1, left.shape[0], seed=1)
-    pulled = numbers(u.reshape(J.rows.shape) @ J).reshape(-1)
-    ours = (u @ left @ right).reshape(-1)
-    scale = float((np.abs(u) @ np.abs(left) @ np.abs(right)).max()) or 1.0
-    precision = float(np.finfo(left.dtype).eps)
-    residual = float(np.abs(ours - pulled).max()) / scale
-    return Certificate("probe", residual, 1e3 * precision * math.sqrt(max(left.shape)), probe="of the two factors")
+    pulled = wide(numbers(u.reshape(J.rows.shape) @ J)).reshape(-1)
+    last, first = wide(left), wide(right)
+    squares = np.einsum("kn,kn->n", first, (last.T @ last) @ first)
+    return compare((u @ last @ first)[0], np.sqrt(np.maximum(squares, 0.0)), pulled, float(np.finfo(left.dtype).eps)).certificate
 
 
 def _reply(y: Named, x: Named, J: Any, form: dict[str, Any]) -> dict[str, Any]:

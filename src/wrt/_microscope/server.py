@@ -137,14 +137,14 @@ class Job:
     on_progress: Callable[[Job], None] | None = None
     on_done: Callable[[Job], None] | None = None
 
-    def told(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, Any]:
         """How far it is, for a page that waits."""
         left = None
         if self.started is not None and self.share:
             left = (time.monotonic() - self.started) * (1 - self.share) / self.share
         return {"done": False, "doing": self.doing, "share": self.share, "left_s": left}
 
-    def heard(self, what: str, done: int, total: int) -> None:
+    def listen(self, what: str, done: int, total: int) -> None:
         """The engine came this far; a job that is no longer wanted ends here."""
         if self.stop:
             raise Cancelled(*CANCELLED)
@@ -230,7 +230,7 @@ class Worker:
 
     def _run(self, job: Job) -> None:
         job.started, job.doing = time.monotonic(), "computing"
-        told = LISTENER.set(job.heard)
+        told = LISTENER.set(job.listen)
         try:
             if job.stop:
                 raise Cancelled(*CANCELLED)
@@ -320,7 +320,7 @@ class Live:
         if verb == "cancel":
             self.worker.cancel(job)
             return {"ok": True, "result": {"cancelled": True}}
-        return self._outcome(job) if self._soon(job) else {"ok": True, "result": job.told()}
+        return self._outcome(job) if self._soon(job) else {"ok": True, "result": job.progress()}
 
     @staticmethod
     def _soon(job: Job) -> bool:
@@ -412,7 +412,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        refusal = self._refused() or self.live.guard.refuses_any_body(self.headers)
+        refusal = self._refusal() or self.live.guard.refuses_any_body(self.headers)
         found = self.live.static().get(self.path) if len(self.path) <= 64 else None
         if refusal is not None:
             self._refuse(refusal)
@@ -423,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         guard = self.live.guard
-        refusal = self._refused() or guard.refuses_question(self.headers) or guard.refuses_body(self.headers)
+        refusal = self._refusal() or guard.refuses_question(self.headers) or guard.refuses_body(self.headers)
         verb = self._verb()
         if refusal is None and verb is None:
             refusal = Refusal(404, "there is no such question")
@@ -436,7 +436,7 @@ class _Handler(BaseHTTPRequestHandler):
     def __getattr__(self, name: str) -> Any:
         """Any other method is answered in words, with the same headers."""
         if name.startswith("do_"):
-            return lambda: self._refuse(self._refused() or Refusal(405, "only GET and POST are understood"))
+            return lambda: self._refuse(self._refusal() or Refusal(405, "only GET and POST are understood"))
         raise AttributeError(name)
 
     def _verb(self) -> str | None:
@@ -449,7 +449,7 @@ class _Handler(BaseHTTPRequestHandler):
         except WrtError as error:
             return {"ok": False, "error": as_error(error)}
 
-    def _refused(self) -> Refusal | None:
+    def _refusal(self) -> Refusal | None:
         return self.live.guard.refuses_host(self.headers)
 
     def _refuse(self, refusal: Refusal) -> None:

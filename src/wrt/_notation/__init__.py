@@ -7,10 +7,10 @@ from wrt import errors
 
 def _explain(error: errors.WrtError) -> Any:
     """The Finding that belongs to an error, found when somebody looks: most errors are only read."""
-    from wrt._why.raised import raised  # not small, and most programs never fail
+    from wrt._why.errors import explain  # not small, and most programs never fail
 
     try:
-        found = raised(error)
+        found = explain(error)
     except Exception:  # it must never hide the error
         return None
     return found[0] if found else None

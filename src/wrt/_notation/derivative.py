@@ -21,12 +21,12 @@ from wrt._notation.tree import Tree
 from wrt._run import answer as answers
 from wrt._run import compact, higher_order, products
 from wrt._run.answer import Answer
-from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape
+from wrt.errors import EngineRefused, GraphFreed, NoPath, NotATensor, NotRecorded, WrongShape, WrtError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from wrt._core.finding import Finding, Findings
+    from wrt._core.finding import Findings
     from wrt._operators.check import Checked
     from wrt._run.function import Function
 
@@ -168,7 +168,7 @@ class Derivative(LinearMap):
             try:
                 self._answer = self._asked()
             except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
-                error.finding = self._finding() or error.finding
+                self._explain_error(error)
                 raise
         return self._answer
 
@@ -180,13 +180,14 @@ class Derivative(LinearMap):
         together = None if self._shared is None else self._shared[0].take(self._shared[1])
         return together or answers.answer(self.ask)
 
-    def _finding(self) -> Finding | None:
-        """What `why` would say first of a missing path, where the run was recorded; it must never hide the error."""
+    def _explain_error(self, error: WrtError) -> None:
+        """Let the error carry what `why` says first, where the run was recorded; that must never hide the error itself."""
         try:
             found = self.why()
         except Exception:
-            return None
-        return found[0] if found else None
+            return
+        if found:
+            error.finding = found[0]
 
     @property
     def value(self) -> Any:
@@ -197,7 +198,7 @@ class Derivative(LinearMap):
                 try:
                     self._answer = answers.answer(Ask(y, self.rows, self._sides[0]))
                 except (NoPath, NotRecorded, GraphFreed, EngineRefused) as error:
-                    error.finding = self._finding() or error.finding
+                    self._explain_error(error)
                     raise
                 if not self._transposed:
                     return y.record.backend.arrays.reshape(self._answer.array, self.shape)

@@ -8,8 +8,8 @@ from wrt._core.finding import Findings
 from wrt._core.index import Elements
 from wrt._core.value import Side, Value
 from wrt._core.where import Where
-from wrt._why.question import Question, spoken
-from wrt._why.why import examine
+from wrt._why.examine import examine
+from wrt._why.question import Question, display_name
 from wrt.errors import DifferentRuns, NotRecorded
 
 Asked: TypeAlias = tuple[Any, Value, Elements]  # the recording, a value of it, which of its elements
@@ -28,9 +28,9 @@ def of_derivative(y: Value, rows: Elements, side: Side) -> Findings:
 
 def between(y: Asked, x: Asked) -> Findings:
     """The examination of one pair within one recording; where it ends at a loop, it goes on inside."""
-    record = y[0]
+    record: Any = y[0]
     x = (record, record.own(x[1]), x[2])
-    if x[1].record is not record:
+    if x[1].record is not y[0]:
         raise _apart()
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
@@ -45,7 +45,8 @@ def between(y: Asked, x: Asked) -> Findings:
 
 
 def _examined(evidence: Any, numbers: tuple[int, int], y: Asked, x: Asked) -> Findings:
-    names = (spoken(evidence.graph, numbers[0], y[1].name or "y"), spoken(evidence.graph, numbers[1], x[1].name or "x"))
+    graph = evidence.graph
+    names = (display_name(graph, numbers[0], y[1].name or "y"), display_name(graph, numbers[1], x[1].name or "x"))
     rows = None if y[2].everything else y[2].positions.reshape(-1)
     columns = None if x[2].everything else x[2].positions.reshape(-1)
     made = _made(y[0], y[1]), _made(y[0], x[1])

@@ -13,9 +13,9 @@ from wrt._core.value import Value
 from wrt._notation.d import Differential
 from wrt._notation.examined import between, unknown
 from wrt._notation.trace import Handle, trace
-from wrt._why.cause import causes
+from wrt._why.causes import causes
 from wrt._why.check import check as examine_operations
-from wrt._why.raised import raised
+from wrt._why.errors import explain
 from wrt.errors import NotATensor, UnknownName
 
 
@@ -33,7 +33,7 @@ def why(y: Any, *args: Any, **kwargs: Any) -> Findings:
     ['detach']
     """
     if isinstance(y, BaseException):
-        return raised(y)
+        return explain(y)
     if callable(y) and not _is_side(y):
         t = trace(y, *args, **kwargs)
         return t.why()
@@ -87,9 +87,9 @@ def _place(obj: Any) -> tuple[Any, Value, Elements]:
             raise unknown()
         return obj.value.record, obj.value, obj.elements
     for backend in _backends.loaded():
-        value = backend.recorded(obj) if backend.owns(obj) else None
-        if value is not None:
-            return value.record, value, Elements.all(value.shape)
+        found = backend.recorded(obj) if backend.owns(obj) else None
+        if found is not None:
+            return found.record, found, Elements.all(found.shape)
     raise unknown()
 
 

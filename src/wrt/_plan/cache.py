@@ -6,7 +6,8 @@ A plan is remembered, never trust: whatever it gives is proven again. The only m
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from wrt._core.ask import Ask
@@ -22,9 +23,10 @@ _LOCK = Lock()
 
 def key_of(ask: Ask) -> Hashable:
     """What two questions must share to share a plan: the structure of the run, and what of it is asked for."""
-    y = ask.y
-    parts = tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in ask.x.parts])
-    return y.record.backend.name, y.shape, y.dtype, ask.accelerated, _selection(ask.rows), ask.x.shape, parts, y.record.signature(y)
+    y, x = ask.y, ask.x
+    parts = tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in x.parts])
+    device = y.record.backend.name, ask.accelerated
+    return device, y.shape, y.dtype, _selection(ask.rows), x.shape, parts, y.record.signature(y)
 
 
 def _selection(elements: Elements) -> Hashable:
@@ -54,3 +56,17 @@ def forget() -> None:
     """Drop all plans: the next question is planned from the start."""
     with _LOCK:
         _PLANS.clear()
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """Inside, no plan of an earlier question is known: what is computed depends on nothing that was asked before."""
+    with _LOCK:
+        kept = dict(_PLANS)
+        _PLANS.clear()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _PLANS.clear()
+            _PLANS.update(kept)

@@ -8,6 +8,8 @@ below what was asked for, the pipes that hold it back are the cut.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -26,7 +28,15 @@ Solve = Callable[[Ask], Plan]
 """The plan of a smaller question."""
 
 
-def cut(ask: Ask, flow: Flow, solve: Solve) -> Product | str:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a plan would take, and how to make it: planning its parts may cost passes, so it has to pay first."""
+
+    seconds: float
+    plan: Callable[[], Plan]
+
+
+def cut(ask: Ask, flow: Flow, solve: Solve) -> Offer | str:
     """The plan through the narrowest set of tensors, or why there is none that pays."""
     m, n = ask.m, ask.n
     tensors = narrowest(flow, below=int(NARROW_SHARE * min(m, n)))
@@ -40,11 +50,15 @@ def cut(ask: Ask, flow: Flow, solve: Solve) -> Product | str:
     if None in values:
         return "cut: a tensor of the cut has another type of numbers"
     known = [value for value in values if value is not None]
-    last = solve(Ask(ask.y, ask.rows, _side(known)))
-    first = solve(Ask(known[0], Elements.all(known[0].shape), ask.x))
-    passes = min(m, width) + min(width, n)
-    because = f"everything from x to y passes {width} numbers; {passes} passes instead of {min(m, n)}"
-    return Product((tuple(map(flow.address, tensors)),), (last, first), passes, because, "cut", through)
+
+    def plan() -> Product:
+        last = solve(Ask(ask.y, ask.rows, _side(known)))
+        first = solve(Ask(known[0], Elements.all(known[0].shape), ask.x))
+        passes = min(m, width) + min(width, n)
+        because = f"everything from x to y passes {width} numbers; {passes} passes instead of {min(m, n)}"
+        return Product((tuple(map(flow.address, tensors)),), (last, first), passes, because, "cut", through)
+
+    return Offer(through, plan)
 
 
 def _seconds(flow: Flow, tensors: tuple[int, ...], width: int, m: int, n: int) -> float:
@@ -59,36 +73,40 @@ def _side(values: list[Value]) -> Side:
     return Side((sum(value.size for value in values),), parts)
 
 
-def term_by_term(ask: Ask, flow: Flow, solve: Solve, deep: int = NESTED_SUMS) -> Sum | str:
+def term_by_term(ask: Ask, flow: Flow, solve: Solve, deep: int = NESTED_SUMS) -> Offer | str:
     """Where y is a sum and a narrow tensor lies on the way to one of its terms, as with a residual around a bottleneck."""
     if not deep or not ask.whole or not flow.is_sum(0):
         return "sum: y is no sum of two tensors of its shape"
     m, n = ask.m, ask.n
-    terms: list[tuple[object, Plan] | None] = []
-    seconds, passes = len(flow.made_from[0]) * m * n * cost.rates_on(flow).element, 0
+    offers: list[tuple[int, Offer]] = []
+    seconds = len(flow.made_from[0]) * m * n * cost.rates_on(flow).element
     for tensor in flow.made_from[0]:
         if tensor in flow.xs:
-            terms.append(None)
             continue
         value = flow.value(tensor)
         part = None if value is None else Ask(value, Elements.all(value.shape), ask.x)
         inner = None if part is None else ask.y.record.flow(part.y, ask.x.values)
         if part is None or inner is None:
             return "sum: a term cannot be asked about"
-        plan: Plan | str = cut(part, inner, solve)
-        if isinstance(plan, str):
-            plan = term_by_term(part, inner, solve, deep - 1)
-        if isinstance(plan, str):
-            seconds += cost.direct_seconds(inner, m, n)
-            plan = solve(part)
-        else:
-            seconds += plan.seconds or 0.0
-        passes += plan.passes
-        terms.append((flow.address(tensor), plan))
+        found = cut(part, inner, solve)
+        if isinstance(found, str):
+            found = term_by_term(part, inner, solve, deep - 1)
+        if isinstance(found, str):
+            found = Offer(cost.direct_seconds(inner, m, n), partial(solve, part))
+        seconds += found.seconds
+        offers.append((tensor, found))
     if seconds > GAIN * cost.direct_seconds(flow, m, n):
         return "sum: its terms by themselves would take as long as the whole"
-    because = f"y is a sum of {len(terms)} terms, each a question of its own; {passes} passes instead of {min(m, n)}"
-    return Sum(tuple(terms), passes, because, seconds=seconds)
+
+    def plan() -> Sum:
+        terms = [(flow.address(tensor), offer.plan()) for tensor, offer in offers]
+        straight = (None,) * (len(flow.made_from[0]) - len(terms))  # terms that are x itself
+        passes = sum(term.passes for _, term in terms)
+        count = len(terms) + len(straight)
+        because = f"y is a sum of {count} terms, each a question of its own; {passes} passes instead of {min(m, n)}"
+        return Sum((*straight, *terms), passes, because, seconds=seconds)
+
+    return Offer(seconds, plan)
 
 
 # ---------------------------------------------------------------- the narrowest set of tensors

@@ -15,9 +15,8 @@ SET_UP_PASSES = 2
 
 def direct(ask: Ask, engine: Engine, way: Way | None = None) -> Iterator[Lines]:
     """Columns where there are clearly fewer of them, rows otherwise; then rows in a batch, then plain rows one by one."""
-    asked = f"{_count(ask.m, 'row')} asked for, {_count(ask.n, 'column')}"
-    if way is not None:
-        asked = f"wrt.options asks to {way}"
+    rows, columns = ("row" if ask.m == 1 else "rows"), ("column" if ask.n == 1 else "columns")
+    asked = f"{ask.m} {rows} asked for, {ask.n} {columns}" if way is None else f"wrt.options asks to {way}"
     if engine.can_push and (way == "push" or (way is None and prefers_columns(ask, engine))):
         yield Lines("push", ask.n, asked)
     if engine.can_pull:
@@ -31,10 +30,8 @@ def prefers_columns(ask: Ask, engine: Engine) -> bool:
     """Whether columns cost less. A device is kept waiting by a push, which starts three times as many operations."""
     if not engine.can_pull:
         return True
-    if ask.accelerated and ask.m * max(ask.m, ask.n) <= FEW_NUMBERS_DEVICE:
+    few = ask.m * max(ask.m, ask.n) <= FEW_NUMBERS_DEVICE
+    if few and ask.y.record.backend.arrays.accelerated(ask.y):
         return False
     return ask.m > ask.n * engine.push_cost + SET_UP_PASSES
 
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

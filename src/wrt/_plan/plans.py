@@ -18,7 +18,7 @@ from wrt._core.report import Report
 from wrt._plan import cache, cost
 from wrt._plan.chain import Chain
 from wrt._plan.colored import colored
-from wrt._plan.cut import cut, term_by_term
+from wrt._plan.cut import Offer, cut, term_by_term
 from wrt._plan.direct import direct, prefers_columns
 from wrt._plan.structured import Look, sample, structured
 from wrt._plan.thresholds import PLANNED_LINES, QUICK_SECONDS, QUICK_SECONDS_DEVICE
@@ -34,10 +34,12 @@ FAR_ROWS = 4  # rows for each column beyond which columns are swept without a lo
 def plans(ask: Ask, engine: Engine, look: Look, report: Report, way: Way | None = None) -> Iterator[Plan]:
     """Plans for a question, the most promising first; `report.declined` says why each better one was not taken."""
     if way is None:
-        patch = patched(ask, engine)
-        if patch is not None:
-            yield patch
-        if worth_planning(ask):
+        part = ask.x.parts[0]
+        if ask.rows.shape is not ask.rows.of and part.elements.shape is not part.elements.of:
+            patch = patched(ask, engine)
+            if patch is not None:
+                yield patch
+        if ask.m >= PLANNED_LINES <= ask.n and worth_planning(ask):
             yield from better(ask, engine, look, report)
     yield from direct(ask, engine, way)
 
@@ -92,7 +94,8 @@ class Strategies:
         seconds = float("inf") if flow is None else cost.direct_seconds(flow, ask.m, ask.n)
         quick = QUICK_SECONDS_DEVICE if ask.accelerated else QUICK_SECONDS
         if flow is not None and ask.one_tensor and seconds >= quick * (1.0 if ask.accelerated else CUT_SHARE):
-            yield from self._told(cut(ask, flow, self._factor), term_by_term(ask, flow, self._factor))
+            yield from self._told(cut(ask, flow, self._factor))
+            yield from self._told(term_by_term(ask, flow, self._factor))
         sifting = SIFT_SECONDS * ask.m * ask.n if self.sifted else 0.0
         if seconds + sifting < quick:
             self._decline(f"structure: a direct sweep takes about {1e3 * seconds:.1f} ms, less than a look")
@@ -123,16 +126,15 @@ class Strategies:
         """The plan of one side of a cut: a question of its own, proven as a part of the whole."""
         engine = ask.y.record.engine(ask.y, ask.x.values)
         if worth_planning(ask) and ask.one_tensor:
-            for plan in Strategies(ask, engine, self.look, self.report).candidates():
+            for plan in Strategies(ask, engine, self.look, Report()).candidates():  # what it declines is its own affair
                 return plan
         return next(direct(ask, engine))
 
-    def _told(self, *found: Plan | str) -> Iterator[Plan]:
-        for one in found:
-            if isinstance(one, str):
-                self._decline(one)
-            else:
-                yield one
+    def _told(self, found: Plan | Offer | str) -> Iterator[Plan]:
+        if isinstance(found, str):
+            self._decline(found)
+        else:
+            yield found.plan() if isinstance(found, Offer) else found
 
     def _decline(self, words: str) -> None:
         if words not in self.report.declined:
@@ -144,7 +146,9 @@ class Strategies:
 
 def starts_from_weights(ask: Ask, flow: Flow) -> bool:
     """Whether y = W h, and rows from W on cost less than columns: the last layer is not multiplied by the identity."""
-    if not ask.one_tensor or (ask.m > FAR_ROWS * ask.n and not flow.accelerated) or ask.y.record.last_weights(ask.y, ask.x.values) is None:
+    if not ask.one_tensor or (ask.m > FAR_ROWS * ask.n and not flow.accelerated):
+        return False
+    if ask.y.record.last_weights(ask.y, ask.x.values) is None:
         return False
     passed = cost.all_tensors(flow)
     inner = [tensor for tensor in passed if tensor and flow.products[tensor] < flow.products[0] + flow.products[1]]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wrt._core.ask import Ask
-from wrt._core.index import Positions
 from wrt._core.pattern import Way
 from wrt._core.plan import Lines
-from wrt._core.protocol import Marks
+from wrt._core.protocol import Marks, Numbers
 from wrt._plan.patterns.guess import compression, guess
 from wrt._plan.patterns.samples import Samples, spread_rows
 from wrt._plan.thresholds import DENSE_SHARE, GAIN, SAMPLED_ROWS
 
-Look = Callable[[Ask, Positions], Marks]
-"""Rows of a question -> where each is nonzero, (k, n)."""
+Look = Callable[[Ask, Numbers], Marks]
+"""Rows of a question, or weighted sums (k, m) of them -> where each is nonzero, (k, n)."""
 
 
 def sample(ask: Ask, look: Look) -> Samples:

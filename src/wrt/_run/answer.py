@@ -14,18 +14,19 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.plan import Lines, Plan, Way
-from wrt._core.protocol import Array, CannotSweep, Marks
+from wrt._core.protocol import Array, CannotSweep, Marks, Numbers
 from wrt._core.report import Certificate, Report
 from wrt._core.value import Side
 from wrt._plan.plans import plans, remember
 from wrt._run import nonfinite
 from wrt._run.forms import Dense, Form
 from wrt._run.holomorphic import refuse_if_not_holomorphic
-from wrt._run.memory import refuse_too_large, system_refusals
-from wrt._run.options import CURRENT, DEFAULT, current
+from wrt._run.memory import refuse_if_no_memory, refuse_too_large
+from wrt._run.options import CURRENT, DEFAULT
 from wrt._run.prove import ENGINE, SWITCHED_OFF, Proof
 from wrt._run.run import PlanFailed, run
 from wrt._run.sweep import Sweeper
+from wrt.errors import WrtError
 
 IDENTITY = "y and x are the same tensor: the identity"
 INDEPENDENT = "y does not depend on x: exact zeros"
@@ -84,11 +85,18 @@ def _first_meaning(ask: Ask, *, compact: bool) -> Answer | None:
     """Answer for x itself, or for what a view of it stands for."""
     if ask.m > 1:
         refuse_too_large(ask)
-    with system_refusals(ask):
+    try:
+        if ask.x.otherwise is None:
+            return one_row(ask) if ask.m == 1 else solve(ask, compact=compact)
         for some in meant(ask):
             found = one_row(some) if some.m == 1 else solve(some, compact=compact)
             if found is not None:
                 return found
+    except WrtError:
+        raise
+    except Exception as error:
+        refuse_if_no_memory(error, ask)
+        raise
     return None
 
 
@@ -126,9 +134,10 @@ def one_row(ask: Ask) -> Answer | None:
 
 def solve(ask: Ask, *, compact: bool = False) -> Answer | None:
     """Plans in turn, until one is proven; None where no path leads to x."""
-    sweeper = Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), Report(notes=list(ask.x.notes)))
+    xs = (ask.x.parts[0].value,) if len(ask.x.parts) == 1 else ask.x.values
+    sweeper = Sweeper(ask, ask.y.record.engine(ask.y, xs), Report(notes=list(ask.x.notes)))
     proof = Proof(sweeper)
-    for plan in plans(ask, sweeper.engine, look_by(sweeper), sweeper.report, current().way):
+    for plan in plans(ask, sweeper.engine, look_by(sweeper), sweeper.report, CURRENT.get().way):
         found = attempt(proof, plan, compact=compact)
         if found == "no path":
             return None
@@ -164,7 +173,7 @@ def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
     """One plan, run and proven: the answer, "no path", or why it did not hold (noted as a fallback too)."""
     sweeper, report = proof.sweeper, proof.sweeper.report
     last = isinstance(plan, Lines) and plan.way == "pull" and not plan.batched
-    proven = current().certify or plan.strategy != "direct"  # a guess without a proof would be just a guess
+    proven = CURRENT.get().certify or plan.strategy != "direct"  # a guess without a proof would be just a guess
     try:
         if proven and plan.way == "push" and not proof.pull(then_push=True):
             return "no path"
@@ -178,14 +187,15 @@ def attempt(proof: Proof, plan: Plan, *, compact: bool = False) -> Answer | str:
     certificate = SWITCHED_OFF
     if proven:
         found = _proven(proof, form, plan)
-        if found is None or not (found[1].passed or last):
+        if found is None or not (found[1].share <= 1.0 or last):
             words = "does not agree with the independent check" if found is None else str(found[1])
             return _decline(report, f"{_name(plan)}: {words}")
         form, certificate = found
     elif not sweeper.arrays.all_finite(form.dense()):
         form = Dense(sweeper.ask, nonfinite.repair(sweeper, form.dense(), plan.way))
     report.strategy, report.because, report.certificate = plan.strategy, plan.because, certificate
-    refuse_if_not_holomorphic(sweeper)
+    if sweeper.ask.complex_x:
+        refuse_if_not_holomorphic(sweeper)
     return Answer(None if compact else form.dense(), True, report, form)
 
 
@@ -195,10 +205,10 @@ def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | 
     if not verdict.finite:
         form = Dense(proof.sweeper.ask, nonfinite.repair(proof.sweeper, form.dense(), plan.way))
         verdict = proof.judge(form)
-    if verdict.certificate.passed:
+    if verdict.certificate.share <= 1.0:
         return form, verdict.certificate
     if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
-        return form, proof.settle_rows(form, verdict)
+        return form, proof.repeat(form, verdict)
     return proof.settle(form, verdict)
 
 
@@ -212,17 +222,17 @@ def _name(plan: Plan) -> str:
     return f"{plan.strategy}, {plan.way}" + (", batched" if lines and plan.strategy == "direct" else "")
 
 
-def look_by(sweeper: Sweeper) -> Callable[[Ask, Positions], Marks]:
+def look_by(sweeper: Sweeper) -> Callable[[Ask, Numbers], Marks]:
     """Rows of a question, looked at for where they are nonzero: how plans see structure that the graph does not tell."""
 
-    def look(ask: Ask, rows: Positions) -> Marks:
+    def look(ask: Ask, rows: Numbers) -> Marks:
         own = sweeper if ask is sweeper.ask else Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), sweeper.report)
         return nonzero_rows(own, rows)
 
     return look
 
 
-def nonzero_rows(sweeper: Sweeper, rows: Positions) -> Marks:
+def nonzero_rows(sweeper: Sweeper, rows: Numbers) -> Marks:
     """(rows, n): where these rows, or weighted sums (k, m) of rows, are not zero; on a device, noise counts as zero."""
 
     ask, arrays = sweeper.ask, sweeper.arrays

@@ -9,10 +9,11 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.protocol import Array
+from wrt._core.plan import Plan, Way
+from wrt._core.protocol import Array, Engine
 from wrt._core.report import Report
 from wrt._plan.direct import direct
-from wrt._plan.plans import better, remember, worth_planning
+from wrt._plan.plans import better, patched, remember, worth_planning
 from wrt._run import identity
 from wrt._run.answer import Answer, answer, attempt, is_identity, look_by, meant, raise_unless_independent
 from wrt._run.forms import Dense, Form
@@ -50,8 +51,8 @@ def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | Non
         sweeper = Sweeper(some, record.engine(some.y, some.x.values), report)
         proof = Proof(sweeper)
         for plan in better(some, sweeper.engine, look_by(sweeper), report, sifted=sifted):
-            if plan.strategy not in ("structured", "colored", "cut"):
-                continue  # a dense answer, made some other way
+            if plan.strategy not in ("structured", "colored", "cut") and not is_small(some):
+                continue  # it gives a dense answer
             found = attempt(proof, plan, compact=True)
             if isinstance(found, Answer):
                 remember(some, plan, sifted=sifted)
@@ -71,7 +72,7 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
         engine = some.y.record.engine(some.y, some.x.values)
         for start in range(0, ask.m, size):
             rows = np.arange(start, min(start + size, ask.m))
-            found = _block(with_rows(some, rows), engine, report)
+            found = sweep_block(with_rows(some, rows), engine, report, "pull")
             if found is None:
                 break
             yield rows, found
@@ -83,10 +84,12 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
         yield rows, ask.y.record.backend.arrays.zeros((len(rows), ask.n), ask.x.values[0])
 
 
-def _block(ask: Ask, engine: object, report: Report) -> Array | None:
-    """One block by rows; None where no path leads to x."""
-    proof = Proof(Sweeper(ask, engine, report))  # type: ignore[arg-type]
-    for plan in direct(ask, proof.sweeper.engine, "pull"):
+def sweep_block(ask: Ask, engine: Engine, report: Report, way: Way | None = None) -> Array | None:
+    """One block by its own rows or columns, proven by itself; None where no path leads to x."""
+    proof = Proof(Sweeper(ask, engine, report))
+    patch = patched(ask, engine) if way is None else None
+    tried: list[Plan] = [] if patch is None else [patch]
+    for plan in [*tried, *direct(ask, engine, way)]:
         found = attempt(proof, plan)
         if isinstance(found, Answer):
             return found.array

@@ -72,7 +72,8 @@ class Function:
                 "call it for the dense answer",
             )
         values = self._at(args, kwargs, self._plan, dense=False)
-        return self._recorded.sparse(values, *np.divmod(self._entries[1], self._ask.n), (self._ask.m, self._ask.n))
+        rows, columns = np.divmod(self._entries[1], self._ask.n)
+        return self._recorded.sparse(values, rows, columns, (self._ask.m, self._ask.n))
 
     @cached_property
     def _entries(self) -> tuple[Any, Any] | None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 
 from wrt._core import room
 from wrt._core.ask import Ask
 from wrt._core.value import Value
 from wrt._run import thresholds
-from wrt._run.options import current
-from wrt.errors import TooLarge, WrtError
+from wrt._run.options import CURRENT, current
+from wrt.errors import TooLarge
 
 WAYS_OUT = "ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
 
 
 def answer_bytes(ask: Ask) -> int:
     """Bytes of the dense answer."""
-    return ask.m * ask.n * ask.y.record.backend.arrays.itemsize(ask.x.values[0])
+    return ask.m * ask.n * ask.y.record.backend.arrays.itemsize(ask.x.parts[0].value)
 
 
 def is_small(ask: Ask) -> bool:
@@ -39,8 +38,12 @@ def free(like: Value) -> int:
 
 def lines_per_call(ask: Ask, count: int) -> int:
     """How many of so many rows or columns are swept in one call: by their size, and less only where memory is short."""
-    per_line = _widest(ask) * ask.y.record.backend.arrays.itemsize(ask.y)
-    if ask.accelerated:
+    arrays, y = ask.y.record.backend.arrays, ask.y
+    ends = max(math.prod(y.shape), math.prod(ask.x.parts[0].value.shape))
+    if count * ends <= thresholds.FEW_NUMBERS and len(ask.x.parts) == 1:
+        return max(1, count)  # however wide the tensors between may be
+    per_line = _widest(ask) * arrays.itemsize(y)
+    if arrays.accelerated(y):
         wanted = max(1, min(count, thresholds.CALL_BYTES_DEVICE // max(1, per_line)))
     else:
         fewest, most = thresholds.CALL_LINES_CPU
@@ -69,9 +72,12 @@ def _widest(ask: Ask) -> int:
 
 def refuse_too_large(ask: Ask) -> None:
     """Raise `TooLarge` when the dense answer, or one call on the way to it, cannot fit."""
-    what, needed = f"the Jacobian has {ask.m} x {ask.n} entries", answer_bytes(ask)
+    needed = answer_bytes(ask)
+    if needed < thresholds.CHECKED_BYTES and CURRENT.get().memory is None:
+        return
+    what = f"the Jacobian has {ask.m} x {ask.n} entries"
     refuse_bytes(needed, ask.x.values[0], what, WAYS_OUT)
-    if needed < thresholds.CHECKED_BYTES or current().memory is not None:
+    if current().memory is not None:
         return
     limit, peak = free(ask.x.values[0]), needed + call_bytes(ask)
     if peak > limit:
@@ -120,16 +126,9 @@ class Growing:
             )
 
 
-@contextmanager
-def system_refusals(ask: Ask) -> Iterator[None]:
-    """Memory that the system refuses on the way is told like an answer that does not fit."""
-    try:
-        yield
-    except WrtError:
-        raise
-    except Exception as error:
-        if not _no_memory(error):
-            raise
+def refuse_if_no_memory(error: Exception, ask: Ask) -> None:
+    """Memory that the system refused on the way is told like an answer that does not fit."""
+    if _no_memory(error):
         first = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise TooLarge(
             f"the Jacobian has {ask.m} x {ask.n} entries: {words(answer_bytes(ask))}",

@@ -5,8 +5,8 @@ pattern, a misplaced entry or a spoiled product shows. Every column is held to i
 its 2-norm, and 4 of the largest column's; nothing grows with the number of rows. It proves agreement with the engine's own
 backward; finite differences are another question (`J.check()`).
 
-Doubt costs passes, never truth: a doubtful column is swept alone, and what is still in doubt is answered by the next plan.
-The last one, plain rows one by one, is the engine's own word.
+Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
+it. What is still in doubt is answered by the next plan, the last of which is plain rows throughout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions
-from wrt._core.protocol import Array, CannotSweep, Numbers, random_signs
+from wrt._core.protocol import Array, CannotSweep, Numbers
 from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
@@ -41,8 +41,9 @@ SWITCHED_OFF = Certificate("none")
 
 @lru_cache(maxsize=32)
 def weights_of(count: int) -> npt.NDArray[np.float64]:
-    """The weights of so many rows, always the same."""
-    made = random_signs(1, count, SEED)[0]
+    """The weights of so many rows, always the same: ±[0.5, 1], drawn continuously, since two equal ones would hide a swap."""
+    generator = np.random.default_rng(SEED)
+    made = generator.choice([-1.0, 1.0], count) * generator.uniform(0.5, 1.0, count)
     made.setflags(write=False)
     return made
 
@@ -66,7 +67,10 @@ class Proof:
     def __init__(self, sweeper: Sweeper) -> None:
         self.sweeper = sweeper
         ask, precision = sweeper.ask, sweeper.arrays.precision
-        self.precision = max([precision(ask.y), *[precision(part.value) for part in ask.x.parts]])
+        self.precision = precision(ask.y)
+        for part in ask.x.parts:
+            if part.value.dtype is not ask.y.dtype:
+                self.precision = max(self.precision, precision(part.value))
         self._expected: Numbers | None = None
         self._weights: Numbers | None = None
 
@@ -91,7 +95,8 @@ class Proof:
 
     def judge(self, form: Form) -> Verdict:
         """Hold what is handed out to the independent pass."""
-        self.pull()
+        if self._expected is None:
+            self.pull()
         if self._expected is None or self._weights is None:  # no path: whatever is not zero is wrong
             self._weights, self._expected = weights_of(self.sweeper.ask.m), np.zeros(self.sweeper.ask.n)
         return compare(*form.weighted_columns(self._weights), self._expected, self.precision)
@@ -102,42 +107,52 @@ class Proof:
         if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
             return None
         weights, expected = self.pass_made
+        array, words = form.dense(), []
+        mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
+        holds = np.zeros(len(doubtful), dtype=bool)
         alone = self._columns_alone(doubtful)
-        if alone is None:
-            return None
-        array = form.dense()
-        theirs = wide(arrays.numpy(alone)).T  # (m, k)
-        size = np.linalg.norm(theirs, axis=0)
         rest = np.delete(np.arange(ask.n), doubtful)
         sums = form.weighted_columns(weights)
-        largest = float(sums[1][rest].max(initial=float(size.max())))
-        allowed = self.precision * (own_roundings(self.precision) * size + FLOOR_ROUNDINGS * largest)
-        if not (np.abs(weights @ theirs - expected[doubtful]) <= allowed).all():
-            return None  # a push that is wrong by itself would say the same twice
-        if self.precision > HALF_PRECISION:
-            mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))
-            if not (np.linalg.norm(mine - theirs, axis=0) <= allowed).all():
-                return None  # a fault, not a rounding: others of it may be too small to show in half precision
+        if alone is not None:
+            theirs = wide(arrays.numpy(alone)).T
+            size = np.linalg.norm(theirs, axis=0)  # not that of what may be spoiled
+            largest = max(float(size.max()), float(sums[1][rest].max(initial=0.0)))
+            allowed = self.precision * (self._own_roundings * size + FLOOR_ROUNDINGS * largest)
+            holds = np.abs(weights @ theirs - expected[doubtful]) <= allowed
+            if self.precision > HALF_PRECISION and not (np.linalg.norm(mine - theirs, axis=0) <= allowed)[holds].all():
+                return None  # a fault, not a rounding: in other columns it may be too small to show in half precision
+        if holds.any():  # alone they agree with the independent pass: they are the answer
+            column = arrays.transpose(arrays.take(alone, np.flatnonzero(holds), 0))
+            array = arrays.place(array, (slice(None), doubtful[holds]), column)
+            words.append(f"{_columns(doubtful[holds])} swept alone")
+        if not holds.all():  # where much larger numbers cancel, the independent pass itself is off by more than is allowed
+            if not self._rows_agree(mine[:, ~holds], doubtful[~holds]):
+                return None
+            words.append(f"{_columns(doubtful[~holds])} agreed with plain rows")
         held = compare(*_picked(sums, rest), expected[rest], self.precision).certificate
         if not held.passed:
             return None
-        array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
-        words = f"{_columns(doubtful)} swept alone"
-        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
+        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, "; ".join(words))
 
-    def settle_rows(self, form: Form, verdict: Verdict) -> Certificate:
-        """Plain rows are the engine's own word: where their weighted sum is off by no more than terms that cancel explain,
-        and a few of them, pulled again, stand where they belong."""
+    def repeat(self, form: Form, verdict: Verdict) -> Certificate:
+        """The evidence for plain rows that the independent pass does not bear out: the engine says the same twice, or not.
+
+        What terms that cancel do not explain is no rounding: of a backward that is not linear nothing can be said.
+        """
         weights, expected = self.pass_made
         sums, sizes = form.weighted_columns(weights)
-        with np.errstate(all="ignore"):
-            off = np.abs(sums - expected)
-            there = np.isfinite(off)
-            most = CANCELLATION_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
-            if not (off[there] <= most * sizes[there].max(initial=0.0)).all() or not self._rows_agree(form, verdict):
-                return verdict.certificate
-        words = f"plain rows, one by one; their weighted sum differs by {off[there].max(initial=0.0):.1g}, as sums that cancel do"
-        return Certificate("engine", words=words)
+        most = CANCELLATION_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
+        if not verdict.finite or not (np.abs(sums - expected) <= most * sizes.max()).all():
+            return verdict.certificate
+        some = verdict.doubtful[:DOUBTFUL_COLUMNS]
+        if not self._rows_agree(wide(self.sweeper.arrays.numpy(self.sweeper.arrays.take(form.dense(), some, 1))), some):
+            return verdict.certificate
+        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
+        return Certificate("engine", words=f"plain passes of the engine, the same when repeated; sums of rows round by {off}")
+
+    @property
+    def _own_roundings(self) -> int:
+        return own_roundings(self.precision)
 
     def _columns_alone(self, columns: Positions) -> Array | None:
         """(k, m), each by a push of its own; None where nothing can be pushed."""
@@ -148,21 +163,51 @@ class Proof:
         except CannotSweep:
             return None
 
-    def _rows_agree(self, form: Form, verdict: Verdict) -> bool:
-        """Whether a few plain rows, those with the largest entries of doubtful columns, say the same."""
-        arrays, doubtful = self.sweeper.arrays, verdict.doubtful[:DOUBTFUL_COLUMNS]
-        array = form.dense()
-        columns = np.nan_to_num(np.abs(wide(arrays.numpy(arrays.take(array, doubtful, 1)))))
-        rows = np.unique(np.argsort(-columns, axis=0)[:SETTLING_ROWS])
-        for row in rows.tolist():
+    def _rows_agree(self, mine: Numbers, columns: Positions) -> bool:
+        """Whether a few plain rows say the same: those with the largest entries of the doubtful columns, and the worst.
+
+        Every entry is held to its own size: a fault that is spread over many rows is small next to their column.
+        """
+        largest = np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS]
+        allowed = self.precision * (self._own_roundings * np.abs(mine) + FLOOR_ROUNDINGS * np.abs(mine).max(axis=0))
+        for row in np.unique([*largest.ravel(), *self._worst_rows(mine, columns)]).tolist():
             plain = self.sweeper.row(row, "doubtful rows")
             if plain is None:
                 return False
-            said, mine = wide(arrays.numpy(plain))[0], wide(arrays.numpy(arrays.take(array, np.array([row]), 0)))[0]
-            same = (np.abs(said - mine) <= verdict.allowed) | ~np.isfinite(said) & ~np.isfinite(mine)
-            if not same.all():
+            said = wide(self.sweeper.arrays.numpy(plain))[0, columns]
+            if not (np.abs(said - mine[row]) <= allowed[row]).all():
                 return False
         return True
+
+    def _worst_rows(self, mine: Numbers, columns: Positions) -> list[int]:
+        """For each doubtful column the row where it is off most, as far as halving leads there: a plain pass for each half.
+
+        What is off in one place would hide from rows that are chosen by their size.
+        """
+        weights, expected = self.pass_made
+        halves: dict[tuple[int, int], Numbers] = {}
+        found: list[int] = []
+        for numbers, column in zip(mine.T, columns.tolist(), strict=True):
+            start, stop, off = 0, len(weights), weights @ numbers - expected[column]
+            while stop - start > 1:
+                middle = (start + stop) // 2
+                if (start, middle) not in halves:
+                    halves[start, middle] = self._some_rows(start, middle)
+                first = weights[start:middle] @ numbers[start:middle] - halves[start, middle][column]
+                if abs(first) >= abs(off - first):
+                    stop, off = middle, first
+                else:
+                    start, off = middle, off - first
+            found.append(start)
+        return found
+
+    def _some_rows(self, start: int, stop: int) -> Numbers:
+        """The independent pass of these rows alone, (n,)."""
+        ask, arrays = self.sweeper.ask, self.sweeper.arrays
+        weights = np.zeros((1, ask.m))
+        weights[0, start:stop] = self.pass_made[0][start:stop]
+        found = self.sweeper.plain(arrays.from_numpy(weights, ask.y), "doubtful rows")
+        return np.zeros(ask.n) if found is None else wide(arrays.numpy(found))[0]
 
 
 def own_roundings(precision: float) -> int:
@@ -174,7 +219,7 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
 
     `got` are the weighted sums of the columns, `size` their 2-norms, `noise` roundings that the other side brings itself.
     """
-    own = own_roundings(precision)
+    own = OWN_ROUNDINGS_HALF if precision > HALF_PRECISION else OWN_ROUNDINGS
     with np.errstate(all="ignore"):
         off = np.abs(got - expected)
         largest = float(size.max(initial=0.0))

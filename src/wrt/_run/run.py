@@ -250,7 +250,8 @@ class Shared:
         else:
             slots, places = compression.flat
             values = arrays.reshape(self.passes, (-1,))
-            found = arrays.scatter(shape, places, values if len(slots) == compression.slots else arrays.take(values, slots, 0), like)
+            owned = values if len(slots) == compression.slots else arrays.take(values, slots, 0)
+            found = arrays.scatter(shape, places, owned, like)
         if self.alone is None:
             return found
         return arrays.place(found, (slice(None), self.plan.alone), self.alone)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wrt._core.ask import Ask
 from wrt._core.index import Positions
-from wrt._core.plan import Lines
+from wrt._core.plan import Lines, Way
 from wrt._core.protocol import Array, Engine, Swept
 from wrt._core.report import Report, Step
 from wrt._run.memory import lines_per_call
@@ -31,7 +31,9 @@ class Sweeper:
 
     def plain(self, weights: Array, what: str, *, then_push: bool = False) -> Array | None:
         """(1, m) -> (1, n) by the engine's own unbatched pass; None where no path leads to x."""
-        seeds = self._conjugate(self.seeds(weights))
+        seeds = self.seeds(weights)
+        if self.ask.complex_y:
+            seeds = self.arrays.conjugate(seeds)
         found = self.columns(self.engine.plain(seeds, then_push=then_push and not self.two_passes), 1)
         if self.two_passes and found is not None:
             second = self.columns(self.engine.plain(self.arrays.times_i(seeds)), 1)
@@ -39,7 +41,7 @@ class Sweeper:
         elif self.ask.complex_y and found is not None:
             found = self.arrays.conjugate(found)
         passes = 1 + self.two_passes
-        self.report.steps.append(Step(what, "pull", "one by one", passes, passes))
+        self._add(what, "pull", "one by one", passes, passes)
         return found
 
     def only_row(self) -> Array | None:
@@ -61,7 +63,8 @@ class Sweeper:
         The adjoint takes the conjugate of its seed, a row of u @ J does not: complex seeds and results are turned round.
         """
         started, count = time.perf_counter(), self.arrays.shape(seeds)[0]
-        seeds = self._conjugate(seeds)
+        if self.ask.complex_y:
+            seeds = self.arrays.conjugate(seeds)
         swept = self.engine.pull(seeds, batched=batched)
         found = self.columns(swept.arrays, count)
         if found is not None and self.two_passes:
@@ -86,7 +89,7 @@ class Sweeper:
     def rows(self, rows: Positions, what: str, *, batched: bool = True) -> Array | None:
         """Some rows of the question, (k, n)."""
         ask = self.ask
-        positions = rows if ask.rows.everything else ask.rows.positions[rows]
+        positions = rows if ask.rows.shape is ask.rows.of or ask.rows.everything else ask.rows.positions[rows]
         return self.pull(self.arrays.one_hot(ask.y, positions), what, batched=batched)
 
     def seeds(self, weights: Array | None) -> Array:
@@ -94,8 +97,8 @@ class Sweeper:
         arrays, ask = self.arrays, self.ask
         if weights is None:
             return arrays.one_hot(ask.y, ask.rows.positions)
-        if ask.rows.everything:
-            return arrays.reshape(weights, (arrays.shape(weights)[0], *ask.y.shape))
+        if ask.rows.shape is ask.rows.of or ask.rows.everything:
+            return arrays.reshape(weights, (-1, *ask.y.shape) if ask.y.shape else (-1,))
         return arrays.spread(ask.y, ask.rows.positions, weights)
 
     def columns(self, pulled: list[Array | None], count: int) -> Array | None:
@@ -127,9 +130,6 @@ class Sweeper:
         flat = arrays.reshape(gradient, (count, -1))
         return flat if part.elements.everything else arrays.take(flat, part.elements.positions, 1)
 
-    def _conjugate(self, seeds: Array) -> Array:
-        return self.arrays.conjugate(seeds) if self.ask.complex_y else seeds
-
     # ---------------------------------------------------------------- columns
 
     def push(self, weights: Array, what: str, *, batched: bool = True) -> Array | None:
@@ -142,7 +142,7 @@ class Sweeper:
         if pushed is None:
             return None
         flat = arrays.reshape(pushed, (count, -1))
-        return flat if ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
+        return flat if ask.rows.shape is ask.rows.of or ask.rows.everything else arrays.take(flat, ask.rows.positions, 1)
 
     def push_columns(self, columns: Positions, what: str, *, batched: bool = True) -> Array | None:
         """These columns of the question, (k, m), in the numbers that an answer has: those of x."""
@@ -153,11 +153,14 @@ class Sweeper:
         """(k, n): a one at each column."""
         weights = np.zeros((len(columns), self.ask.n), dtype=np.float32)
         weights[np.arange(len(columns)), columns] = 1.0
-        return self.arrays.from_numpy(weights, self.ask.x.values[0])
+        return self.arrays.from_numpy(weights, self.ask.x.parts[0].value)
 
     def _tangents(self, weights: Array) -> list[Array | None]:
         """Tangents (k, n) of the question as tangents of the whole Values of x."""
         arrays, count = self.arrays, self.arrays.shape(weights)[0]
+        only = self.ask.x.parts[0]
+        if len(self.ask.x.parts) == 1 and only.into is None and not only.component and only.elements.shape is only.elements.of:
+            return [arrays.reshape(arrays.cast(weights, only.value), (count, *only.value.shape))]
         batches: list[Array | None] = []
         for part in self.ask.x.parts:
             of_part = weights if part.into is None else arrays.take(weights, part.into, 1)
@@ -171,7 +174,7 @@ class Sweeper:
 
     def _as_x(self, pushed: Array) -> Array:
         """What was pushed has y's precision; an answer has x's."""
-        arrays, ask, x = self.arrays, self.ask, self.ask.x.values[0]
+        arrays, ask, x = self.arrays, self.ask, self.ask.x.parts[0].value
         if ask.y.dtype == x.dtype or ask.x.parts[0].component:
             return pushed
         if not ask.complex_y or ask.complex_x:
@@ -189,7 +192,7 @@ class Sweeper:
         if count <= size:
             block = self._some_lines(plan, np.arange(count), what)
             return block if block is None or pulls else arrays.transpose(block)
-        sheet = arrays.sheet((ask.m, ask.n), ask.x.values[0])
+        sheet = arrays.sheet((ask.m, ask.n), ask.x.parts[0].value)
         with Progress(f"{count} {what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
             for start in range(0, count, size):
                 chosen = np.arange(start, min(start + size, count))
@@ -205,14 +208,18 @@ class Sweeper:
         sweep = self.rows if plan.way == "pull" else self.push_columns
         return sweep(chosen, what, batched=plan.batched)
 
-    def _count(self, swept: Swept, what: str, way: str, passes: int, started: float) -> None:
-        """One step for all calls of one kind; what the framework refused is told once."""
-        took, steps = time.perf_counter() - started, self.report.steps
-        last = steps[-1] if steps else None
-        if last is not None and (last.what, last.way, last.method) == (what, way, swept.method):
-            last.passes, last.calls, last.seconds = last.passes + passes, last.calls + swept.calls, last.seconds + took
-        else:
-            steps.append(Step(what, way, swept.method, passes, swept.calls, took))  # type: ignore[arg-type]
+    def _count(self, swept: Swept, what: str, way: Way, passes: int, started: float) -> None:
+        """A sweep of several lines; what the framework refused is told once."""
+        self._add(what, way, swept.method, passes, swept.calls, time.perf_counter() - started)
         for words in swept.refused:
             if words not in self.report.fallbacks:
                 self.report.fallbacks.append(words)
+
+    def _add(self, what: str, way: Way, method: str, passes: int, calls: int, seconds: float = 0.0) -> None:
+        """One step for all calls of one kind that follow one another."""
+        steps = self.report.steps
+        last = steps[-1] if steps else None
+        if last is not None and (last.what, last.way, last.method) == (what, way, method):
+            last.passes, last.calls, last.seconds = last.passes + passes, last.calls + calls, last.seconds + seconds
+        else:
+            steps.append(Step(what, way, method, passes, calls, seconds))

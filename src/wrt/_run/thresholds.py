@@ -11,11 +11,13 @@ HALF_PRECISION = 2.0**-12
 DOUBTFUL_COLUMNS = 16
 """Columns that are settled one by one; more of them mean that the plan was wrong."""
 SETTLING_ROWS = 3
-"""Plain rows for a doubtful column, those with its largest entries, by which rows one by one are looked at again."""
+"""Plain rows that settle doubtful columns, those with their largest entries."""
 CANCELLATION_HALF = 0.25
 """Of the largest column, that sums of plain rows may be off by in half precision where terms cancel; above it, the root of a
 rounding."""
 
+FEW_NUMBERS = 2**12
+"""At the ends of all lines together, that go in one call without a look at what lies between."""
 CALL_BYTES_CPU = 5 * 2**19
 """Of the widest tensor in one call of the engine: measured best from 2 to 3 MB."""
 WHOLE_CALL_BYTES_CPU = 5 * 2**20

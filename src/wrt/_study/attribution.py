@@ -58,7 +58,7 @@ def integrated_gradients(
     places, weights = np.polynomial.legendre.leggauss(steps)
     explained, way = _Explained(model, of, more, keywords), x - baseline
     there = explained.native(((1 + places) / 2).reshape(-1, *[1] * len(x.shape)), x)
-    return _weighted(explained, x, lambda some: way * there[some] + baseline, weights / 2) * way
+    return _weighted_sum(explained, x, lambda some: way * there[some] + baseline, weights / 2) * way
 
 
 def smooth_grad(
@@ -69,7 +69,7 @@ def smooth_grad(
     explained = _Explained(model, of, more, keywords)
     drawn = noise if isinstance(noise, np.ndarray) else _noise(float(noise), (samples, *map(int, x.shape)), seed)
     noises = explained.native(drawn, x)
-    return _weighted(explained, x, lambda some: x + noises[some], np.full(len(drawn), 1 / len(drawn)))
+    return _weighted_sum(explained, x, lambda some: x + noises[some], np.full(len(drawn), 1 / len(drawn)))
 
 
 def grad_cam(
@@ -80,8 +80,8 @@ def grad_cam(
     `layer` is a name, a handle or a function of the run; `positive` keeps what speaks for the target only.
     """
     explained = _Explained(model, of, more, keywords)
-    if explained.followable(x) and isinstance(layer, str) and hasattr(model, "get_submodule"):
-        return _followed_cam(explained, x, layer, positive)
+    if explained.needs_no_recording(x) and isinstance(layer, str) and hasattr(model, "get_submodule"):
+        return _plain_cam(explained, x, layer, positive)
     run = explained.run(x, values=True)
     maps = finder(layer)(run)
     first = run.graph.framework == "torch"
@@ -97,13 +97,13 @@ def grad_cam(
     return value.record.backend.arrays.native(np.maximum(cam, 0) if positive else cam, value)
 
 
-def _followed_cam(explained: _Explained, x: Any, layer: str, positive: bool) -> Any:
+def _plain_cam(explained: _Explained, x: Any, layer: str, positive: bool) -> Any:
     """The same without a recording: a hook sees what the layer gives."""
     seen: list[Any] = []
     part = explained.model.get_submodule(layer)  # type: ignore[attr-defined]
     hook = part.register_forward_hook(lambda _, __, output: seen.append(output))
     try:
-        y, _ = explained.followed(x)
+        y, _ = explained.run_plain(x)
     finally:
         hook.remove()
     maps = seen[-1]
@@ -148,7 +148,7 @@ class _Explained:
         """Whether only the output is asked about, so that no recording is needed."""
         return not isinstance(self.of, (Handle, str)) and not callable(self.of)
 
-    def followable(self, x: Any) -> bool:
+    def needs_no_recording(self, x: Any) -> bool:
         """Whether the question needs no recording: a torch tensor, and an index of the output."""
         if _backends.owner(x).name != "torch":
             return False
@@ -156,7 +156,7 @@ class _Explained:
             raise NotDifferentiable("the input has no derivative", f"it is of {x.dtype}", "explain the embedding")
         return self.plain
 
-    def followed(self, x: Any) -> tuple[Any, Any]:
+    def run_plain(self, x: Any) -> tuple[Any, Any]:
         """Output and input of a plain run that can be differentiated."""
         followed = x.detach().requires_grad_()
         with kept(self.model):
@@ -186,8 +186,8 @@ class _Explained:
 
 
 def _gradient(explained: _Explained, x: Any) -> Any:
-    if explained.followable(x):
-        y, followed = explained.followed(x)
+    if explained.needs_no_recording(x):
+        y, followed = explained.run_plain(x)
         return (d(explained.chosen(y).sum()) / d(followed)).value
     side, by = explained.sides(x)
     return _pull(side, by, explained.elements(side.shape, x).positions, None)
@@ -202,7 +202,7 @@ def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
     return u.reshape(y.shape) @ (y / by)
 
 
-def _weighted(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
+def _weighted_sum(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
     """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
     arrays, shape = _backends.owner(x).arrays, tuple(map(int, x.shape))
     size = max(1, 64 * 2**20 // max(1, int(np.prod(shape)) * 8))  # copies in a batch of at most 64 MiB
@@ -213,7 +213,7 @@ def _weighted(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -
         if not shape:
             return _one_by_one(explained, copies, weights)
         together = arrays.reshape(copies(some), (len(share) * shape[0], *shape[1:]))
-        summed = _followed_sum if explained.followable(x) else _recorded_sum
+        summed = _plain_sum if explained.needs_no_recording(x) else _sum_of_recording
         part = summed(explained, x, together, share)
         if part is None:
             return _one_by_one(explained, copies, weights)
@@ -221,7 +221,7 @@ def _weighted(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -
     return total
 
 
-def _recorded_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
+def _sum_of_recording(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
     """The weighted sum over one batch of copies; None where the output has no batch axis."""
     batch, arrays = int(x.shape[0]), _backends.owner(x).arrays
     y, by = explained.sides(copies)
@@ -234,9 +234,9 @@ def _recorded_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) 
     return arrays.total(arrays.reshape(g, (len(weights), *map(int, x.shape))), 0)
 
 
-def _followed_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
+def _plain_sum(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
     """The same without a recording."""
-    y, followed = explained.followed(copies)
+    y, followed = explained.run_plain(copies)
     if not y.ndim or y.shape[0] != copies.shape[0]:
         return None
     chosen = explained.chosen(y.reshape(len(weights), x.shape[0], *y.shape[1:]), copies=True)
@@ -250,12 +250,7 @@ def _one_by_one(explained: _Explained, copies: Copies, weights: Numbers) -> Any:
     total: Any = None
     for k, weight in enumerate(weights):
         one = copies(slice(k, k + 1))[0]
-        if explained.followable(one):
-            g = weight * _gradient(explained, one)
-        else:
-            y, by = explained.sides(one)
-            positions = explained.elements(y.shape, one).positions
-            g = _pull(y, by, positions, np.full(len(positions), float(weight)))
+        g = float(weight) * _gradient(explained, one)
         total = g if total is None else total + g
     return total
 
@@ -264,11 +259,11 @@ def _noise(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
     if size < 0:
         raise WrongQuery(f"noise={size}", "a standard deviation is not negative", "write noise=0.15")
     few = int(np.prod(shape)) <= 2**20
-    return (_drawn if few else _drawn.__wrapped__)(size, shape, seed)
+    return (_draw if few else _draw.__wrapped__)(size, shape, seed)
 
 
 @lru_cache(maxsize=4)
-def _drawn(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
+def _draw(size: float, shape: tuple[int, ...], seed: int) -> Numbers:
     """The same seed gives the same noise: for one picture after another it is drawn once. Nobody writes to it."""
     return np.float32(size) * np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 

@@ -16,7 +16,7 @@ from wrt import _backends, _pictures
 from wrt._core.value import Value
 from wrt._notation.d import d
 from wrt._notation.trace import Handle
-from wrt._study.tensors import Numbers, is_float, numbers
+from wrt._study.tensors import Numbers, is_float, named, numbers
 from wrt.errors import UnknownName, WrongShape, WrtError
 
 
@@ -40,7 +40,7 @@ class Flow:
     """Gradient sizes from the loss back to the input. Print it, plot it, log `to_dict()`."""
 
     def __init__(self, layers: list[Layer], maps: Mapping[str, Numbers]) -> None:
-        self.layers = tuple(_judged(layers))
+        self.layers = tuple(_judge(layers))
         self._maps = dict(maps)
 
     def __iter__(self) -> Iterator[Layer]:
@@ -184,18 +184,6 @@ def _layer_names(model: Any) -> set[str] | None:
     return None
 
 
-def named(answers: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of a tree with its path."""
-    if isinstance(answers, Mapping):
-        for key, one in answers.items():
-            yield from named(one, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(answers, (list, tuple)):
-        for place, one in enumerate(answers):
-            yield from named(one, f"{prefix}[{place}]")
-    else:
-        yield prefix or "x", answers
-
-
 def layer_of(name: str, kind: str, shape: tuple[int, ...], g: Numbers | None, *, channels_last: bool) -> Layer:
     """Size and health of one gradient; None stands for one that never arrived."""
     if g is None or not g.size:
@@ -217,7 +205,7 @@ def _dead(sizes: Numbers, channels_last: bool) -> tuple[int, int]:
     return int((sizes.max(axis=others) == 0).sum()), sizes.shape[axis]
 
 
-def _judged(layers: Iterable[Layer]) -> Iterator[Layer]:
+def _judge(layers: Iterable[Layer]) -> Iterator[Layer]:
     """Each compared with the others of its kind: below a millionth of the largest, or 10,000 times the median."""
     layers = list(layers)
     for kind in ("feature map", "parameter"):

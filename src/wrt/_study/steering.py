@@ -59,10 +59,10 @@ class _Course:
             return 1.0 if self.to == "up" else -1.0
         return 1.0 if self.to >= value else -1.0
 
-    def reached(self, value: float, epsilon: float) -> bool:
+    def has_reached(self, value: float, epsilon: float) -> bool:
         return not isinstance(self.to, str) and abs(value - self.to) <= 8 * epsilon * max(1.0, abs(value))
 
-    def strayed(self, run: Trace) -> float:
+    def distance_of_still(self, run: Trace) -> float:
         """How far the values that are to stay have moved, at most."""
         moved = [np.abs(numbers(f(run)) - s).max(initial=0.0) for f, s in zip(self.still, self.start)]
         return float(max(moved, default=0.0))
@@ -122,7 +122,7 @@ def steer(
         path = [first, last]
     else:
         path, why = _walk(course, room, first, steps, step or 2.5 * eps / steps)
-    return _told(course, room, path, why)
+    return _result(course, room, path, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _walk(course: _Course, room: _Room, first: _Stop, steps: int, size: float) -
                 break
             path.append(there)
             progress.advance(1)
-            if course.reached(there.value, precision(there.run.inputs[0])):
+            if course.has_reached(there.value, precision(there.run.inputs[0])):
                 break
     return path, why
 
@@ -183,14 +183,14 @@ def _next(course: _Course, room: _Room, here: _Stop, size: float, *, patience: i
     return there, ""
 
 
-def _told(course: _Course, room: _Room, path: list[_Stop], why: str) -> Steered:
+def _result(course: _Course, room: _Room, path: list[_Stop], why: str) -> Steered:
     """The last stop, and in words whether it is what was asked for."""
     before, last = path[0].value, path[-1]
     after, given = last.value, last.run.inputs[0]
     noise = 4 * precision(given) * max(abs(before), abs(after))
     moved = course.sign(before) * (after - before) > noise
     if not isinstance(course.to, str):
-        moved = abs(after - course.to) < abs(before - course.to) or course.reached(after, precision(given))
+        moved = abs(after - course.to) < abs(before - course.to) or course.has_reached(after, precision(given))
     change = length(last.x - room.start, room.norm)
     asked = course.to if isinstance(course.to, str) else f"to {course.to:g}"
     words = f"{course.target.words} went from {before:.6g} to {after:.6g}, asked to go {asked}; "
@@ -199,7 +199,7 @@ def _told(course: _Course, room: _Room, path: list[_Stop], why: str) -> Steered:
         words = f"it did NOT move as asked: {words}; {why or 'try a smaller eps, or more steps'}"
     elif not isinstance(course.to, str) and abs(after - course.to) > 1e-3 * max(1.0, abs(course.to)):
         words += "; the value itself was not reached"
-    others = course.strayed(last.run) if course.still else None
+    others = course.distance_of_still(last.run) if course.still else None
     if others is not None:
         words += f"; what was to stay moved by {others:.3g} at most"
     return Steered(given.value, before, after, tuple(stop.value for stop in path), bool(moved), words, change, others)

@@ -56,6 +56,18 @@ def is_float(handle: Any) -> bool:
     return "float" in str(handle.dtype).lower()
 
 
+def named(answers: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of a tree with its path."""
+    if isinstance(answers, Mapping):
+        for key, one in answers.items():
+            yield from named(one, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(answers, (list, tuple)):
+        for place, one in enumerate(answers):
+            yield from named(one, f"{prefix}[{place}]")
+    else:
+        yield prefix or "x", answers
+
+
 def kept(*objects: Any) -> AbstractContextManager[None]:
     """Run models inside: running statistics and random states are afterwards what they were before."""
     keepers = _keepers(tuple([package in sys.modules for package in _backends.FRAMEWORKS.values()]))

@@ -9,14 +9,13 @@ import numpy as np
 from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
-from wrt._why.cause import by_operation, key, ops
-from wrt._why.question import Question
+from wrt._why.causes import by_operation, key, ops
+from wrt._why.question import Question, max_abs
+from wrt._why.thresholds import CHAIN_OPERATIONS, GUARD_OPERATIONS, ORDINARY_RATIO
 
 WHERE = ops("where SelectV2 Select select_n masked_fill select")
 GUARDS = ops("clamp clip clamp_min clamp_max add sub maximum minimum Maximum Minimum AddV2 ClipByValue max min neg Neg")
 NARROW = ("float16", "bfloat16", "half")
-HUGE = 1e8
-LONG = 8  # so many operations with numbers that large are a chain that grows, not one that broke
 
 
 def is_not_finite(question: Question) -> bool:
@@ -24,9 +23,9 @@ def is_not_finite(question: Question) -> bool:
     return gradient is not None and not bool(np.all(np.isfinite(gradient[question.mask])))
 
 
-def not_finite(question: Question) -> list[Finding]:
+def find_not_finite(question: Question) -> list[Finding]:
     """Where the first number that is not finite was born."""
-    return [_born(question, node) for node in _births(question)]
+    return [_explain_birth(question, node) for node in _births(question)]
 
 
 def _births(question: Question) -> list[Node]:
@@ -40,13 +39,12 @@ def _births(question: Question) -> list[Node]:
             continue
         seen.add(value)
         for node in question.route.consumers(value):
-            arrives = [question.cotangents.get(k) for k in node.outputs]
-            if _makes(
-                question, node, value, [None if c is None else np.nan_to_num(c, nan=0.0, posinf=0.0, neginf=0.0) for c in arrives]
-            ):
+            arrives = question.arrivals(node)
+            finite = [None if c is None else np.where(np.isfinite(c), c, 0.0) for c in arrives]
+            if _makes_not_finite(question, node, value, finite):
                 if node not in found:
                     found.append(node)
-            elif _makes(question, node, value, arrives):
+            elif _makes_not_finite(question, node, value, arrives):
                 waiting += [k for k, c in zip(node.outputs, arrives, strict=True) if c is not None and not np.all(np.isfinite(c))]
     known = by_operation("breaks")
 
@@ -57,20 +55,20 @@ def _births(question: Question) -> list[Node]:
     return sorted(found, key=rank)
 
 
-def _makes(question: Question, node: Node, value: int, arrives: Sequence[Numbers | None]) -> bool:
+def _makes_not_finite(question: Question, node: Node, value: int, arrives: Sequence[Numbers | None]) -> bool:
     """Whether the operation's own pull of these cotangents is not finite at this input."""
     pulled = question.evidence.local(node, arrives)
     mine = [g for number, g in zip(node.inputs, pulled, strict=True) if number == value and g is not None]
     return any(not np.all(np.isfinite(g)) for g in mine)
 
 
-def value_not_finite(question: Question) -> list[Finding]:
+def find_nan_value(question: Question) -> list[Finding]:
     """The gradient is finite, and y itself is NaN: a loss nobody can use, whatever its slope."""
-    maker = question.evidence.graph.producer(question.y)
+    maker = question.graph.producer(question.y)
     if maker is None or not _is_nan(question, question.y):
         return []
-    node = _armed_at(question, _first_nan(question) or maker, _is_nan)
-    slug, _ = _own_cause(question, node)
+    node = _source_of(question, _first_nan(question) or maker, _is_nan)
+    slug, _ = _cause_of(question, node)
     words = f"{question.names[0]} is NaN: {node.op} made the first one, of numbers that were none"
     table = by_operation("breaks")
     known = key(node.op) in table or key(question.evidence.via(node)) in table
@@ -80,13 +78,13 @@ def value_not_finite(question: Question) -> list[Finding]:
 def _first_nan(question: Question) -> Node | None:
     """The first operation on the way to y whose result is known to be NaN; the numbers of many are not kept."""
     needed = question.route.needed
-    on_the_way = (node for node in question.evidence.graph.nodes if not needed.isdisjoint(node.outputs))
+    on_the_way = (node for node in question.graph.nodes if not needed.isdisjoint(node.outputs))
     return next((node for node in on_the_way if any(_is_nan(question, k) for k in node.outputs)), None)
 
 
-def _armed_at(question: Question, node: Node, bad: Callable[[Question, int], bool] | None = None) -> Node:
+def _source_of(question: Question, node: Node, bad: Callable[[Question, int], bool] | None = None) -> Node:
     """Where a number that is not finite came from, if the operation was given one already."""
-    graph, seen = question.evidence.graph, {node.id}
+    graph, seen = question.graph, {node.id}
     while True:
         makers = [graph.producer(k) for k in node.inputs if (bad or _is_bad)(question, k)]
         earlier = [m for m in makers if m is not None and m.id not in seen]
@@ -106,13 +104,13 @@ def _is_nan(question: Question, tensor: int) -> bool:
     return numbers is not None and bool(np.any(np.isnan(numbers)))
 
 
-def _born(question: Question, node: Node) -> Finding:
+def _explain_birth(question: Question, node: Node) -> Finding:
     evidence = question.evidence
     if key(node.op) not in by_operation("breaks") and key(evidence.via(node)) not in by_operation("breaks"):
-        node = _armed_at(question, node)
-    armed = _infinite_slope(question, node)
-    slug, words = _own_cause(question, node)
-    discarding = _discarded_by(question, node) if armed else None
+        node = _source_of(question, node)
+    steep = _has_infinite_slope(question, node)
+    slug, words = _cause_of(question, node)
+    discarding = _discarding_where(question, node) if steep else None
     if discarding is not None:
         words = (
             f"the slope of {node.op} is not finite here, and {discarding.op} at {discarding.where} discards the branch: 0 * inf"
@@ -120,32 +118,27 @@ def _born(question: Question, node: Node) -> Finding:
         return question.finding("where_nan_trap", node, words, certain=True, also=(slug,))
     dtype = evidence.graph.tensors[node.inputs[0]].dtype
     guard = evidence.graph.producer(node.inputs[0]) if node.inputs else None
-    if dtype in NARROW and (_guarded(question, node) or _overflows(question, node)):
+    if dtype in NARROW and (_is_guarded(question, node) or _overflows(question, node)):
         words = f"the numbers around {node.op} leave the range of {dtype}, or a guard before it does nothing in it: {words}"
         return question.finding("low_precision", node, words, certain=guard is not None, also=(slug,))
     table = by_operation("breaks")
     known = key(node.op) in table or key(evidence.via(node)) in table
-    grown = None if known else _grown(question, node)
-    if grown is not None:
-        words = f"the numbers grow on the way to {grown:.0e} and beyond what {dtype} holds"
+    growth = None if known else _growth(question, node)
+    if growth is not None:
+        words = f"the numbers grow on the way to {growth:.0e} and beyond what {dtype} holds"
         return question.finding("exploding_product", node, words, certain=True)
     return question.finding(slug, node, words, certain=known)
 
 
-def _grown(question: Question, node: Node) -> float | None:
+def _growth(question: Question, node: Node) -> float | None:
     """How large the cotangents had become, where they grew over many operations before they left the type."""
-    sizes = [
-        float(np.max(np.abs(c)))
-        for later in question.route.path
-        for k in later.outputs
-        if (c := question.cotangents.get(k)) is not None and c.size and np.all(np.isfinite(c))
-    ]
-    start = float(np.max(np.abs(question.seed))) if question.seed.size else 1.0
-    steps = [s for s in sizes if s > HUGE * max(start, 1.0)]
-    return max(steps) if len(steps) >= LONG else None
+    cotangents = [c for later in question.route.path for c in question.arrivals(later) if c is not None and c.size]
+    sizes = [max_abs([c]) for c in cotangents if np.all(np.isfinite(c))]
+    steps = [s for s in sizes if s > ORDINARY_RATIO * max(max_abs([question.seed]), 1.0)]
+    return max(steps) if len(steps) >= CHAIN_OPERATIONS else None
 
 
-def _own_cause(question: Question, node: Node) -> tuple[str, str]:
+def _cause_of(question: Question, node: Node) -> tuple[str, str]:
     """The cause by the operation, refined by the numbers it kept."""
     table = by_operation("breaks")
     via = table.get(key(question.evidence.via(node)))
@@ -161,14 +154,14 @@ def _own_cause(question: Question, node: Node) -> tuple[str, str]:
     return slug, words
 
 
-def _infinite_slope(question: Question, node: Node) -> bool:
+def _has_infinite_slope(question: Question, node: Node) -> bool:
     """Whether even a zero cotangent comes back as something that is not finite."""
-    zeros = [np.zeros(question.evidence.graph.tensors[k].shape) for k in node.outputs]
+    zeros = [np.zeros(question.graph.tensors[k].shape) for k in node.outputs]
     pulled = question.evidence.local(node, list(zeros))
     return any(g is not None and not np.all(np.isfinite(g)) for g in pulled)
 
 
-def _discarded_by(question: Question, node: Node) -> Node | None:
+def _discarding_where(question: Question, node: Node) -> Node | None:
     """A where() downstream that gives this operation's result no cotangent where the slope is infinite."""
     after = set(node.outputs)
     for later in question.route.path:
@@ -184,18 +177,18 @@ def _discarded_by(question: Question, node: Node) -> Node | None:
 
 def _overflows(question: Question, node: Node) -> bool:
     """Whether something infinite came in that no log or division made: a number too large for the type."""
-    graph = question.evidence.graph
+    graph = question.graph
     if key(node.op) not in by_operation("breaks"):
         return True
     makers = [graph.producer(k) for k in node.inputs if _is_bad(question, k)]
     return any(m is not None and by_operation("breaks").get(key(m.op)) in (None, "domain_edge") for m in makers)
 
 
-def _guarded(question: Question, node: Node) -> bool:
+def _is_guarded(question: Question, node: Node) -> bool:
     """Whether something before the operation was meant to keep its argument inside the domain."""
-    graph = question.evidence.graph
+    graph = question.graph
     value: int | None = node.inputs[0]
-    for _ in range(3):
+    for _ in range(GUARD_OPERATIONS):
         maker = None if value is None else graph.producer(value)
         if maker is None:
             return False

@@ -1,4 +1,4 @@
-"""Where the value of x goes, where its gradient goes, and where the two part."""
+"""Where the value of x goes, where its gradient goes, and where the two part; and what a run is to train."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 
 from wrt._core.evidence import Evidence
 from wrt._core.graph import Graph, Node
-from wrt._why.cause import key, ops
+from wrt._why.causes import key, ops
 
 SHAPE_ONLY = ops(
     "zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full "
     "ZerosLike OnesLike Shape ShapeN Rank Size VarHandleOp backward register_hook result_type"
 )
 """Take a tensor for its shape and type; nothing of its numbers goes on."""
+
+CASTS = ops("to type double float half bfloat16 cuda cpu type_as")
+"""Convert to another type or device."""
+
+FIRST_VALUE = key("AssignVariableOp")
+"""What TensorFlow does with the constant that a variable is made of: the variable is what is trained."""
 
 
 def carries_numbers(node: Node) -> bool:
@@ -97,10 +103,25 @@ def _step(evidence: Evidence, route: Route, node: Node) -> None:
         route.path.append(node)
 
 
-def upstream(graph: Graph, y: int) -> set[int]:
-    """Every value that y was computed from, itself included."""
-    needed = {y}
+def upstream(graph: Graph, *values: int) -> set[int]:
+    """Every value that these were computed from, themselves included."""
+    needed = set(values)
     for node in reversed(graph.nodes):
         if carries_numbers(node) and not needed.isdisjoint(node.outputs):
-            needed.update(k for k in node.inputs)
+            needed.update(node.inputs)
     return needed
+
+
+def trainable(evidence: Evidence) -> list[int]:
+    """Tensors that were made to have a gradient, as they are last."""
+    graph = evidence.graph
+    last = {evidence.moments(k)[-1]: k for k in graph.tensors}
+    first_values = {k for node in graph.nodes if key(node.op) == FIRST_VALUE for k in node.inputs}
+    used = {k for node in graph.nodes if key(node.op) != FIRST_VALUE for k in node.inputs}
+    found = []
+    for tensor in graph.tensors.values():
+        node = graph.producer(tensor.id)
+        made = node is None or not node.inputs or node.op.startswith("Parameter")
+        if made and tensor.requires_grad and (tensor.id in used or tensor.id not in first_values):
+            found.append(last.get(tensor.id, tensor.id))
+    return found

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wrt._core.evidence import Again, Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Graph, Node
-from wrt._core.protocol import random_signs
-from wrt._why.cause import key, ops
-from wrt._why.local_check import deliberate, mismatch, pulls
-from wrt._why.question import Question
+from wrt._why.causes import key, ops
+from wrt._why.check import backward_mismatch, is_deliberate, pull
+from wrt._why.question import Question, max_abs, signs
+from wrt._why.thresholds import KINK_STEP, NOTHING_RATIO, SAME_RATIO
 
 LOSSES = ops("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits SquaredDifference")
 TAKES_LOGITS = ops(
@@ -26,33 +27,33 @@ MODULE_HOOK = "BackwardHookFunction"
 TIES = ops("max min maximum minimum amax amin fmax fmin reduce_max reduce_min")
 
 
-def wrong(question: Question) -> Iterator[Finding]:
+def find_wrong(question: Question) -> Iterator[Finding]:
     """Findings about a gradient that is there."""
-    yield from _custom(question)
-    yield from _hooks(question)
-    yield from _double_softmax(question)
-    yield from _broadcast(question)
-    yield from _ties(question)
+    yield from _find_custom_backward(question)
+    yield from _find_tensor_hooks(question)
+    yield from _find_double_softmax(question)
+    yield from _find_broadcast(question)
+    yield from _find_ties(question)
 
 
-def _custom(question: Question) -> Iterator[Finding]:
+def _find_custom_backward(question: Question) -> Iterator[Finding]:
     """Derivatives somebody wrote by hand, each against its own forward."""
     for node in question.route.path:
         if node.gradient != "custom":
             continue
         again = question.evidence.again(node)
-        if again is None or not again.custom or deliberate(again):
+        if again is None or not again.custom or is_deliberate(again):
             continue
-        pulled = pulls(question.evidence, node, [question.cotangents.get(k) for k in node.outputs])
-        found = mismatch(question.evidence, node, again, pulled)
+        pulled = pull(question.evidence, node, question.arrivals(node))
+        found = backward_mismatch(question.evidence, node, again, pulled)
         if found is not None:
             yield question.finding("custom_backward_wrong", again.rule or node.where, found.words, certain=True)
 
 
-def _hooks(question: Question) -> Iterator[Finding]:
+def _find_tensor_hooks(question: Question) -> Iterator[Finding]:
     """A cotangent that is not the sum of what the operations after it pass back: a hook stands between."""
-    yield from _module_hooks(question)
-    graph = question.evidence.graph
+    yield from _find_module_hooks(question)
+    graph = question.graph
     for node in graph.nodes:
         if key(node.op) != "registerhook" or node.inputs[0] not in question.route.gradient:
             continue
@@ -61,36 +62,38 @@ def _hooks(question: Question) -> Iterator[Finding]:
         for value in (node.inputs[0], *behind):
             if value not in question.route.gradient or value == question.y:
                 continue
-            shown, total = question.cotangents.get(value), summed(question, value)
+            shown, total = question.cotangents.get(value), sum_of_pulls(question, value)
             if shown is not None and total is not None and _differ(shown, total):
-                words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
+                words = f"the gradient arrives as {_excerpt(total)} and goes on as {_excerpt(shown)}"
                 yield question.finding("hook", node, words, certain=not shown.any())
                 break
 
 
-def _module_hooks(question: Question) -> Iterator[Finding]:
+def _find_module_hooks(question: Question) -> Iterator[Finding]:
     """The same for hooks of modules, which torch puts around what the module takes and gives."""
     noted = [e.where for e in question.evidence.events if e.kind == "module_hook" and e.where is not None]
     for node in question.route.path if noted else ():
         for value in node.inputs if node.op == MODULE_HOOK else ():
-            shown, total = question.cotangents.get(value), summed(question, value)
+            shown, total = question.cotangents.get(value), sum_of_pulls(question, value)
             if shown is not None and total is not None and shown.any() and _differ(shown, total):
-                words = f"the gradient arrives as {_few(total)} and goes on as {_few(shown)}"
+                words = f"the gradient arrives as {_excerpt(total)} and goes on as {_excerpt(shown)}"
                 yield question.finding("hook", noted[-1], words, certain=False)
 
 
-def _differ(shown: np.ndarray, summed: np.ndarray) -> bool:
-    if not np.all(np.isfinite(shown)) or not np.all(np.isfinite(summed)):
-        return False
-    largest = float(np.max(np.abs(summed))) if summed.size else 0.0
-    return not np.allclose(shown, summed, rtol=1e-3, atol=1e-6 * largest)
+def is_same(shown: Numbers, expected: Numbers) -> bool:
+    """Whether two gradients are the same but for roundoff."""
+    return np.allclose(shown, expected, rtol=SAME_RATIO, atol=NOTHING_RATIO * max_abs([expected]))
 
 
-def summed(question: Question, value: int) -> np.ndarray | None:
+def _differ(shown: Numbers, expected: Numbers) -> bool:
+    return bool(np.all(np.isfinite(shown)) and np.all(np.isfinite(expected))) and not is_same(shown, expected)
+
+
+def sum_of_pulls(question: Question, value: int) -> Numbers | None:
     """What the operations after a value pass back to it, each by itself: its cotangent, if nobody stands between."""
     total = None
     for node in question.route.consumers(value):
-        pulled = question.evidence.local(node, [question.cotangents.get(k) for k in node.outputs])
+        pulled = question.evidence.local(node, question.arrivals(node))
         for number, g in zip(node.inputs, pulled, strict=True):
             if number == value and g is not None:
                 total = g if total is None else total + g
@@ -98,21 +101,21 @@ def summed(question: Question, value: int) -> np.ndarray | None:
     return total
 
 
-def _few(numbers: np.ndarray) -> str:
+def _excerpt(numbers: Numbers) -> str:
     return np.array2string(numbers.reshape(-1)[:3], precision=3, separator=", ")
 
 
-def _double_softmax(question: Question) -> Iterator[Finding]:
-    graph = question.evidence.graph
+def _find_double_softmax(question: Question) -> Iterator[Finding]:
+    graph = question.graph
     for node in question.route.path:
-        maker = made_by(graph, node.inputs[0]) if node.inputs else None
-        if softmax_before(graph, node, maker):
+        maker = producer_before_reshapes(graph, node.inputs[0]) if node.inputs else None
+        if is_double_softmax(graph, node, maker):
             assert maker is not None
             words = f"{node.op} at {node.where} takes the output of {maker.op} for logits"
             yield question.finding("double_softmax", maker, words, certain=True)
 
 
-def softmax_before(graph: Graph, node: Node, maker: Node | None) -> bool:
+def is_double_softmax(graph: Graph, node: Node, maker: Node | None) -> bool:
     """Whether an operation that takes logits is given probabilities, along the axis it normalizes."""
     if maker is None or key(node.op) not in TAKES_LOGITS or key(node.op) in SOFTMAX:
         return False
@@ -121,7 +124,7 @@ def softmax_before(graph: Graph, node: Node, maker: Node | None) -> bool:
     return key(maker.op) in twice and same
 
 
-def made_by(graph: Graph, value: int) -> Node | None:
+def producer_before_reshapes(graph: Graph, value: int) -> Node | None:
     """What made a value, seen through changes of shape."""
     node = graph.producer(value)
     while node is not None and key(node.op) in RESHAPES and node.inputs:
@@ -129,22 +132,22 @@ def made_by(graph: Graph, value: int) -> Node | None:
     return node
 
 
-def _broadcast(question: Question) -> Iterator[Finding]:
+def _find_broadcast(question: Question) -> Iterator[Finding]:
     """A loss between (n, 1) and (n,): every prediction against every target."""
-    graph = question.evidence.graph
+    graph = question.graph
     for node in question.route.path:
         if len(node.inputs) < 2:
             continue
-        a, b = (_as_given(question, node, k) for k in node.inputs[:2])
-        if crossed_loss(graph, node):
+        a, b = (_shape_before_broadcast(question, node, k) for k in node.inputs[:2])
+        if is_crossed_loss(graph, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}"
             yield question.finding("broadcast", node, words, certain=True)
-        elif key(node.op) in ("sub", "rsub", "subtract") and _crossed(a, b) and _squared_mean(question, node):
+        elif key(node.op) in ("sub", "rsub", "subtract") and _is_crossed(a, b) and _is_squared_and_summed(question, node):
             words = f"shapes {a} and {b} broadcast to {np.broadcast_shapes(a, b)}, and the mean of all of them is taken"
             yield question.finding("broadcast", node, words, certain=False)
 
 
-def _as_given(question: Question, node: Node, tensor: int) -> tuple[int, ...]:
+def _shape_before_broadcast(question: Question, node: Node, tensor: int) -> tuple[int, ...]:
     """The shape that the user's line subtracts: JAX gives it the axes it lacks in an operation of its own."""
     evidence = question.evidence
     maker = evidence.graph.producer(tensor)
@@ -153,12 +156,12 @@ def _as_given(question: Question, node: Node, tensor: int) -> tuple[int, ...]:
     return evidence.graph.tensors[tensor].shape
 
 
-def crossed_loss(graph: Graph, node: Node) -> bool:
+def is_crossed_loss(graph: Graph, node: Node) -> bool:
     """Whether a loss function is given two shapes that multiply each other."""
-    return key(node.op) in LOSSES and _crossed(*(graph.tensors[k].shape for k in node.inputs[:2]))
+    return key(node.op) in LOSSES and _is_crossed(*(graph.tensors[k].shape for k in node.inputs[:2]))
 
 
-def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+def _is_crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """(n, 1) with (n,): the same number of elements, and more after broadcasting."""
     try:
         together = np.broadcast_shapes(a, b)
@@ -167,7 +170,7 @@ def _crossed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return a != b and len(a) != len(b) and bool(np.prod(a) == np.prod(b) and np.prod(together) > np.prod(a) > 1)
 
 
-def _squared_mean(question: Question, node: Node) -> bool:
+def _is_squared_and_summed(question: Question, node: Node) -> bool:
     """Whether a difference is squared (or made absolute) and then summed to the loss."""
     steps = question.route.consumers(node.outputs[0])
     squares = [n for n in steps if key(n.op) in ("pow", "square", "abs", "mul", "squareddifference", "integerpow")]
@@ -175,57 +178,53 @@ def _squared_mean(question: Question, node: Node) -> bool:
     return any(key(m.op) in ("mean", "sum", "reducesum") for m in after)
 
 
-def _ties(question: Question) -> Iterator[Finding]:
+def _find_ties(question: Question) -> Iterator[Finding]:
     """Two slopes: to the right of here and to the left. The engine gives one of them, or something between."""
     for node in question.route.path:
         again = question.evidence.again(node) if key(node.op) in TIES or key(question.evidence.via(node)) in TIES else None
         if again is None or not again.inputs:
             continue
-        kinked = _kinked(question, node, again)
-        if kinked:
-            words = f"{kinked} element{'s' * (kinked > 1)} of {node.op} have different slopes to the left and to the right"
+        kinks = _count_kinks(question, node, again)
+        if kinks:
+            words = f"{kinks} element{'s' * (kinks > 1)} of {node.op} have different slopes to the left and to the right"
             yield question.finding("tie_subgradient", node, words, certain=True)
 
 
-def _kinked(question: Question, node: Node, again: object) -> int:
+def _count_kinks(question: Question, node: Node, again: Again) -> int:
     """How many outputs have a kink here that y feels and x can move."""
-    run, inputs, numbers = again.run, again.inputs, again.numbers  # type: ignore[attr-defined]
-    moving = [k for k, number in enumerate(numbers) if number in question.route.gradient]
-    step = 1e-6
+    moves = [number in question.route.gradient for number in again.numbers]
+    pairs = [(i, move * signs(i.shape, 13 + k)) for k, (i, move) in enumerate(zip(again.inputs, moves, strict=True))]
     try:
-        here = run(inputs)[0]
-        directions = [random_signs(1, max(1, i.size), 13 + k)[0].reshape(i.shape) for k, i in enumerate(inputs)]
-        right = run([i + step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
-        left = run([i - step * d if k in moving else i for k, (i, d) in enumerate(zip(inputs, directions, strict=True))])[0]
+        left, here, right = (again.run([i + step * move for i, move in pairs])[0] for step in (-KINK_STEP, 0.0, KINK_STEP))
     except Exception:
         return 0
     felt = question.cotangents.get(node.outputs[0])
     if here is None or felt is None or felt.shape != here.shape:
         return 0
-    kink = np.abs((right - here) - (here - left)) > 1e-3 * step
+    kink = np.abs((right - here) - (here - left)) > SAME_RATIO * KINK_STEP
     if not np.any(kink & (felt != 0)):
         return 0
     return int(np.sum(kink & (felt != 0))) if _moves_x(question, node, kink & (felt != 0)) else 0
 
 
-def _moves_x(question: Question, node: Node, kink: np.ndarray) -> bool:
+def _moves_x(question: Question, node: Node, kink: Numbers) -> bool:
     """Whether the tied inputs come from x as they are: what is constant on both sides of a tie has no slope to lose."""
     back = question.evidence.local(node, [np.where(kink, 1.0, 0.0), *[None] * (len(node.outputs) - 1)])
     mine = question.gradient
     touched = [g for k, g in zip(node.inputs, back, strict=True) if k in question.route.gradient and g is not None]
     if mine is None or not mine[question.mask].any() or not any(g.any() for g in touched):
         return False
-    return not _same_either_way(question, node, kink)
+    return not _is_same_either_way(question, node, kink)
 
 
-def _same_either_way(question: Question, node: Node, kink: np.ndarray) -> bool:
+def _is_same_either_way(question: Question, node: Node, kink: Numbers) -> bool:
     """Whether x moves all inputs of a tie alike, as in min(r * a, clamp(r) * a): then it does not matter which is taken."""
     felt = question.cotangents.get(node.outputs[0])
     inputs = [k for k in dict.fromkeys(node.inputs) if k in question.route.gradient]
-    shapes = {question.evidence.graph.tensors[k].shape for k in inputs}
+    shapes = {question.graph.tensors[k].shape for k in inputs}
     if felt is None or len(inputs) < 2 or shapes != {felt.shape}:
         return False
     seed = np.where(kink, felt, 0.0)
     ways = [question.evidence.cotangents(k, seed).get(question.route.x) for k in inputs]
     first = ways[0]
-    return first is not None and all(w is not None and np.allclose(w, first, rtol=1e-3, atol=1e-7) for w in ways[1:])
+    return first is not None and all(w is not None and is_same(w, first) for w in ways[1:])

@@ -6,6 +6,7 @@ and does it pass *the* cotangent that arrives (if not, contributions cancel: the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,19 +15,23 @@ import numpy.typing as npt
 from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
-from wrt._core.protocol import random_signs
-from wrt._why.cause import by_operation, key, ops
-from wrt._why.local_check import mismatch, pulls
-from wrt._why.missing import dead_end, stopped_at
+from wrt._why.causes import by_operation, key, ops
+from wrt._why.check import backward_mismatch, pull
+from wrt._why.cut import dead_end, explain_stop
 from wrt._why.paths import Stop
-from wrt._why.question import Question
-from wrt._why.wrong import MODULE_HOOK, summed
+from wrt._why.question import Question, max_abs, signs
+from wrt._why.thresholds import (
+    LONG_PATH_OPERATIONS,
+    NOTHING_RATIO,
+    ROUNDOFF_ROUNDINGS,
+    SAME_RATIO,
+    UNDERFLOW_SIZE,
+    WALKED_VALUES,
+    rounding,
+)
+from wrt._why.wrong import MODULE_HOOK, sum_of_pulls
 
 Mask = npt.NDArray[np.bool_]
-MOST = 2000
-ROUNDOFF = 64
-UNDERFLOW = 1e-25
-EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "float16": 1e-3, "bfloat16": 8e-3}
 ELEMENTWISE = ops(
     "mul add sub div neg exp log tanh sigmoid relu pow sqrt abs sin cos integer_pow max min select_n where convert_element_type "
     "Mul AddV2 Sub RealDiv Neg Exp Log Tanh Sigmoid Relu Pow Sqrt Square view reshape transpose getitem softplus gelu silu"
@@ -58,14 +63,15 @@ def is_zero(question: Question) -> bool:
         return False
     if not asked.any():
         return True
-    if np.max(np.abs(asked)) > 1e-3 * np.max(np.abs(question.seed)):
+    largest = max_abs([asked])
+    if largest > SAME_RATIO * max_abs([question.seed]):
         return False
-    if _sums_to_roundoff(question, float(np.max(np.abs(asked)))):
+    if _sums_to_roundoff(question, largest):
         return True
-    largest = max((float(np.max(np.abs(c))) for c in question.cotangents.values() if c is not None and c.size), default=0.0)
-    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
-    if np.max(np.abs(asked)) > 100 * epsilon * largest or len(question.route.path) > 40:
-        return False  # too large for roundoff; or small for another reason, the length of the way
+    if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * max_abs(question.cotangents.values()):
+        return False
+    if len(question.route.path) > LONG_PATH_OPERATIONS:
+        return False
     cleaned = _without_roundoff(question)
     if cleaned is None or cleaned[question.route.x][question.mask].any():
         return False
@@ -75,26 +81,26 @@ def is_zero(question: Question) -> bool:
 
 def _sums_to_roundoff(question: Question, largest: float) -> bool:
     """Whether x is added to many elements, and what comes back from them cancels: a bias before a normalization."""
-    evidence, route = question.evidence, question.route
-    epsilon = EPSILON.get(evidence.graph.tensors[route.x].dtype, 1.2e-7)
+    route, tensors = question.route, question.graph.tensors
     consumers = route.consumers(route.x)
     for node in consumers:
         arrives = question.cotangents.get(node.outputs[0])
-        count = _size(question, node.outputs[0]) // max(1, _size(question, route.x))
+        size = max(1, tensors[route.x].size)
+        count = tensors[node.outputs[0]].size // size
         if key(node.op) not in ADDS or arrives is None or count < 2:
             return False
-        if largest > ROUNDOFF * epsilon * float(np.sum(np.abs(arrives))) / max(1, _size(question, route.x)):
+        if largest > ROUNDOFF_ROUNDINGS * _rounding(question) * float(np.sum(np.abs(arrives))) / size:
             return False
     return bool(consumers)
 
 
 def _without_roundoff(question: Question) -> dict[int, Numbers] | None:
     """The cotangents once more, with zeros where contributions cancel but for roundoff."""
-    epsilon = EPSILON.get(question.evidence.graph.tensors[question.route.x].dtype, 1.2e-7)
+    epsilon = _rounding(question)
     sums: dict[int, Numbers] = {question.y: question.seed}
     sizes: dict[int, Numbers] = {question.y: np.abs(question.seed)}
     for node in reversed(question.route.path):
-        arrives = [_cleaned(sums.get(k), sizes.get(k), epsilon) for k in node.outputs]
+        arrives = [_clean(sums.get(k), sizes.get(k), epsilon) for k in node.outputs]
         if all(c is None for c in arrives):
             continue
         pulled = question.evidence.local(node, arrives)
@@ -106,48 +112,45 @@ def _without_roundoff(question: Question) -> dict[int, Numbers] | None:
             sizes[number] = size if number not in sizes else sizes[number] + size
     if question.route.x not in sums:
         return None
-    return {k: c for k in sums if (c := _cleaned(sums[k], sizes[k], epsilon)) is not None}
+    return {k: c for k in sums if (c := _clean(sums[k], sizes[k], epsilon)) is not None}
 
 
-def _cleaned(total: Numbers | None, size: Numbers | None, epsilon: float) -> Numbers | None:
+def _clean(total: Numbers | None, size: Numbers | None, epsilon: float) -> Numbers | None:
     if total is None or size is None:
         return total
-    return np.where(np.abs(total) <= ROUNDOFF * epsilon * size, 0.0, total)
+    return np.where(np.abs(total) <= ROUNDOFF_ROUNDINGS * epsilon * size, 0.0, total)
 
 
 def _inner_size(
     question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
 ) -> list[Numbers | None]:
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
-    if _elementwise(node):
+    if _is_elementwise(node):
         return [None if g is None else np.abs(g) for g in pulled]
-    signs = [None if c is None else c * random_signs(1, max(1, c.size), 31)[0][: c.size].reshape(c.shape) for c in arrives]
-    mixed = question.evidence.local(node, signs)
+    mixed = question.evidence.local(node, [None if c is None else c * signs(c.shape, 31) for c in arrives])
     sizes: list[Numbers | None] = []
     for g, other in zip(pulled, mixed, strict=True):
         if g is None or other is None or not np.all(np.isfinite(other)):
             sizes.append(None if g is None else np.abs(g))
         else:
-            level = float(np.max(np.abs(other))) if g.size else 0.0
-            sizes.append(np.maximum(np.abs(g), level))
+            sizes.append(np.maximum(np.abs(g), max_abs([other])))
     return sizes
 
 
-def _elementwise(node: Node) -> bool:
+def _is_elementwise(node: Node) -> bool:
     return key(node.op) in ELEMENTWISE
 
 
-def zero(question: Question) -> list[Finding]:
+def find_zero(question: Question) -> list[Finding]:
     """Why the elements asked about have no influence."""
-    walk = Walk()
-    _walk(question, walk, question.route.x, question.mask)
-    found = [_hook(question, node) for node in walk.hooked]
-    found += [_flat(question, node) for node in walk.flat]
-    found += [_cancel(question, node) for node in walk.cancels]
+    walk = _walk(question, question.route.x, question.mask)
+    found = [_explain_hook(question, node) for node in walk.hooked]
+    found += [_explain_flat(question, node) for node in walk.flat]
+    found += [_explain_cancelling(question, node) for node in walk.cancels]
     found.sort(key=lambda finding: finding.cause == "not_indexed")  # stable: x[0] beside the x[1] that was asked about
     if walk.stops and all(finding.cause == "not_indexed" for finding in found):
         # other elements of x go on to y; these went into something whose gradient is cut
-        found = [stopped_at(question, stop) for stop in walk.stops] + found
+        found = [explain_stop(question, stop) for stop in walk.stops] + found
     dropped = dead_end(question)
     if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
         words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
@@ -159,41 +162,54 @@ def _is_loop(node: Node) -> bool:
     return key(node.op) in ("while", "scan", "foriloop", "cond")
 
 
-def _walk(question: Question, walk: Walk, value: int, mask: Mask) -> None:
-    """From elements whose cotangent is zero on to what was computed from them."""
-    if value in walk.seen or len(walk.seen) > MOST:
+def _walk(question: Question, value: int, mask: Mask) -> Walk:
+    """From elements whose cotangent is zero on to what was computed from them, each way to its end; no depth is too deep."""
+    walk = Walk()
+    visits = [_visit(question, walk, value, mask)]
+    while visits:
+        onward = next(visits[-1], None)
+        if onward is None:
+            visits.pop()
+        else:
+            visits.append(_visit(question, walk, *onward))
+    return walk
+
+
+def _visit(question: Question, walk: Walk, value: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """What the operations do that take these elements; gives the elements to go on with."""
+    if value in walk.seen or len(walk.seen) > WALKED_VALUES:
         return
     walk.seen.add(value)
     walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]
-    evidence, cotangents = question.evidence, question.cotangents
+    evidence = question.evidence
     for node in question.route.consumers(value):
         places = [k for k, number in enumerate(node.inputs) if number == value]
-        random = [random_signs(1, max(1, _size(question, k)), k + 1)[0].reshape(_shape(question, k)) for k in node.outputs]
-        any_back = evidence.local(node, list(random))
+        any_back = evidence.local(node, [signs(_shape(question, k), k + 1) for k in node.outputs])
         if not _touches(any_back, places, mask):
             if len(places) > 1:
                 walk.cancels.append(node)  # x - x: both of its inputs are ours
             elif key(node.op) not in PASSIVE:
                 walk.flat.append(node)
             continue
-        back = evidence.local(node, [cotangents.get(k) for k in node.outputs])
+        back = evidence.local(node, question.arrivals(node))
         if _touches(back, places, mask):
             (walk.hooked if _is_hooked(question, value, node, mask) else walk.cancels).append(node)
             continue
-        _onward(question, walk, node, places, mask)
+        onward = list(_affected(question, node, places, mask))
+        yield from onward
+        if not onward:
+            walk.cancels.append(node)
 
 
 def _is_hooked(question: Question, value: int, node: Node, mask: Mask) -> bool:
     """Whether what the operations pass back does not cancel, and the engine has zeros all the same."""
-    graph = question.evidence.graph
+    graph = question.graph
     registered = any(key(n.op) == "registerhook" or n.op == MODULE_HOOK for n in graph.nodes)
-    total = summed(question, value) if registered else None
-    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
-    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
-    return total is not None and bool(np.max(np.abs(total[mask]), initial=0.0) > 1e-4 * largest)
+    total = sum_of_pulls(question, value) if registered else None
+    return total is not None and max_abs([total[mask]]) > SAME_RATIO * max_abs(question.arrivals(node))
 
 
-def _hook(question: Question, node: Node) -> Finding:
+def _explain_hook(question: Question, node: Node) -> Finding:
     """Zeros that no operation makes; the hook is named by the line that registered it, where that was recorded."""
     noted = [e.where for e in question.evidence.events if e.kind == "module_hook"]
     words = f"{node.op} passes a nonzero gradient back, and zeros go on: a hook stands between"
@@ -201,11 +217,11 @@ def _hook(question: Question, node: Node) -> Finding:
     return question.finding("hook", noted[-1] if noted else node, words, certain=one)
 
 
-def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask: Mask) -> None:
-    """The slope is not zero, so the cotangent that arrives is: at the elements that depend on ours, or by cancelling."""
-    went_on = False
+def _affected(question: Question, node: Node, places: list[int], mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """Elements of the outputs that depend on ours and have a zero cotangent: its slope is not zero, so that is where ours
+    comes from."""
     for place in places:
-        tangent = np.where(mask, random_signs(1, mask.size, 3)[0].reshape(mask.shape), 0.0)
+        tangent = np.where(mask, signs(mask.shape, 3), 0.0)
         moved = question.evidence.push(node, place, tangent)
         for k, output in enumerate(node.outputs):
             if output not in question.route.gradient & question.route.needed or output in node.inputs:
@@ -215,31 +231,28 @@ def _onward(question: Question, walk: Walk, node: Node, places: list[int], mask:
             moves: Mask | None = (mask if key(node.op) in READS else None) if shift is None else np.asarray(shift != 0)
             support = np.ones(_shape(question, output), dtype=bool) if moves is None else moves
             if cotangent is None or not cotangent[support].any():
-                _walk(question, walk, output, support)
-                went_on = True
-    if not went_on:
-        walk.cancels.append(node)
+                yield output, support
 
 
 def _touches(pulled: list[Numbers | None], places: list[int], mask: Mask) -> bool:
     return any((g := pulled[k]) is not None and bool(g[mask].any()) for k in places)
 
 
-def _flat(question: Question, node: Node) -> Finding:
+def _explain_flat(question: Question, node: Node) -> Finding:
     if node.gradient == "custom":
-        wrong = _by_hand(question, node)
+        wrong = _explain_custom_backward(question, node)
         if wrong is not None:
             return wrong
     table = by_operation("flattens")
     slug = table.get(key(question.evidence.via(node))) or table.get(key(node.op)) or "no_derivative"
     if node.write is not None and slug in ("mask", "not_indexed", "no_derivative"):
         slug = "inplace_overwrite"
-    if slug == "dead_relu" and _is_on(question, node):
+    if slug == "dead_relu" and _is_active(question, node):
         slug = "clamp"
     if slug == "no_derivative" and node.gradient == "custom":
         slug = "custom_backward_none"
     words = f"a nonzero gradient arrives at {node.op} and none leaves towards {question.names[1]}: its slope is zero here"
-    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    dtypes = {question.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
     if slug in ("mask", "no_derivative", "saturated") and dtypes & {"float16", "bfloat16"}:
         slug, words = "low_precision", f"{words}; the numbers are of {', '.join(sorted(dtypes))}"
         return question.finding(slug, node, words, certain=False, also=("mask", "saturated"))
@@ -247,36 +260,35 @@ def _flat(question: Question, node: Node) -> Finding:
     return question.finding(slug, node, words, certain=known)
 
 
-def _is_on(question: Question, node: Node) -> bool:
+def _is_active(question: Question, node: Node) -> bool:
     """A relu with an upper bound that is flat although it gives something: it is above the bound."""
     made = question.evidence.value(node.outputs[0])
     given = question.evidence.saved(node).get("self") if made is None else None
     return any(numbers is not None and bool(np.all(numbers > 0)) for numbers in (made, given))
 
 
-def _by_hand(question: Question, node: Node) -> Finding | None:
+def _explain_custom_backward(question: Question, node: Node) -> Finding | None:
     """A rule of somebody's own that returns zeros where its forward does move."""
     again = question.evidence.again(node)
     if again is None or not again.custom:
         return None
-    found = mismatch(question.evidence, node, again, pulls(question.evidence, node))
+    found = backward_mismatch(question.evidence, node, again, pull(question.evidence, node))
     if found is None:
         return None
     where, also = again.rule or node.where, ("custom_backward_none",)
     return question.finding("custom_backward_wrong", where, found.words, certain=True, also=also)
 
 
-def _cancel(question: Question, node: Node) -> Finding:
-    arrives = [c for k in node.outputs if (c := question.cotangents.get(k)) is not None and c.size]
-    largest = max((float(np.max(np.abs(c))) for c in arrives), default=0.0)
-    if 0.0 < largest < UNDERFLOW:
+def _explain_cancelling(question: Question, node: Node) -> Finding:
+    largest = max_abs(question.arrivals(node))
+    if 0.0 < largest < UNDERFLOW_SIZE:
         words = f"what arrives at {node.op} has shrunk to {largest:.1e}, and underflows to zero there"
         return question.finding("vanishing_chain", node, words, certain=True)
-    squashed = _all_or_nothing(question, node)
+    squashed = _saturated_function(question, node)
     if squashed is not None:
         words = f"every element that {squashed} gives is 0 or 1 to within roundoff: its slope is zero here"
         return question.finding("saturated", node, words, certain=True, also=("invariant_output",))
-    dtypes = {question.evidence.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
+    dtypes = {question.graph.tensors[k].dtype for k in (*node.inputs, *node.outputs)}
     if dtypes & {"float16", "bfloat16"}:
         words = f"what arrives at {node.op} cancels to zero, or is too small for {', '.join(sorted(dtypes))}"
         return question.finding("low_precision", node, words, certain=False, also=("invariant_output",))
@@ -284,21 +296,22 @@ def _cancel(question: Question, node: Node) -> Finding:
     return question.finding("invariant_output", node, words, certain=True)
 
 
-def _all_or_nothing(question: Question, node: Node) -> str | None:
+def _saturated_function(question: Question, node: Node) -> str | None:
     """The function of the library whose parts cancel because it is saturated: a softmax that gives one 1 and zeros."""
     via = question.evidence.via(node)
     if by_operation("flattens").get(key(via)) != "saturated":
         return None
     parts = [n for n in question.route.path if question.evidence.via(n) == via and n.outputs]
     last = question.evidence.value(parts[-1].outputs[0]) if parts else None
-    if last is None or not last.size or not np.all((np.abs(last) < 1e-6) | (np.abs(last - 1) < 1e-6)):
+    if last is None or not last.size or not np.all((np.abs(last) < NOTHING_RATIO) | (np.abs(last - 1) < NOTHING_RATIO)):
         return None
     return via
 
 
+def _rounding(question: Question) -> float:
+    return rounding(question.graph.tensors[question.route.x].dtype)
+
+
 def _shape(question: Question, tensor: int) -> tuple[int, ...]:
-    return question.evidence.graph.tensors[tensor].shape
+    return question.graph.tensors[tensor].shape
 
-
-def _size(question: Question, tensor: int) -> int:
-    return int(np.prod(_shape(question, tensor))) if _shape(question, tensor) else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,20 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
+from wrt._core.protocol import Marks
 from wrt._core.value import Value
 
 Array = npt.NDArray[Any]
+DIFFERENCES = 1e-10
+"""Central differences have about ten digits, whatever the type has."""
 
 
 class NumpyArrays:
     """Stateless; also the plainest statement of what each operation means."""
 
-    writes_in_place = True
-
     def zeros(self, shape: Shape, like: Value) -> Array:
-        return np.zeros(shape, like.dtype)
-
-    def zeros_like(self, shape: Shape, like: Array) -> Array:
         return np.zeros(shape, like.dtype)
 
     def one_hot(self, value: Value, positions: Positions) -> Array:
@@ -61,30 +60,31 @@ class NumpyArrays:
     def transpose(self, array: Array) -> Array:
         return array.T
 
+    def permute(self, array: Array, order: Sequence[int]) -> Array:
+        return array.transpose(order)
+
     def take(self, array: Array, positions: Positions, axis: int) -> Array:
         return np.take(array, positions, axis)
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         return np.concatenate(list(arrays), axis)
 
-    def index(self, positions: Positions, like: Value) -> Array:
-        return positions
-
-    def only(self, array: Array, mask: Array) -> Array:
-        return np.where(mask, array, 0)
-
-    def gather(self, array: Array, index: Array) -> Array:
-        return np.take(array, index)
-
-    def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
-        flat = np.zeros(int(np.prod(shape)), like.dtype)
-        flat[index] = values
+    def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
+        flat = np.zeros(math.prod(shape), like.dtype)
+        flat[positions] = values.reshape(-1)
         return flat.reshape(shape)
 
-    def sum_at(self, size: int, index: Array, values: Array) -> Array:
-        summed = np.zeros(size, values.dtype)
-        np.add.at(summed, index, values)
-        return summed
+    def strided(self, shape: Shape, values: Array, start: int, strides: Shape) -> Array:
+        flat = np.zeros(math.prod(shape), values.dtype)
+        if values.size:
+            steps = [step * flat.itemsize for step in strides]
+            last = start + sum(step * (length - 1) for step, length in zip(strides, values.shape, strict=True))
+            assert 0 <= start <= last < flat.size, "NumPy does not look where it writes"
+            np.lib.stride_tricks.as_strided(flat[start:], values.shape, steps)[...] = values
+        return flat.reshape(shape)
+
+    def sheet(self, shape: Shape, like: Value) -> NumpySheet:
+        return NumpySheet(np.zeros(shape, like.dtype))
 
     def total(self, array: Array, axis: int) -> Array:
         return np.asarray(array.sum(axis))
@@ -92,14 +92,29 @@ class NumpyArrays:
     def matmul(self, a: Array, b: Array) -> Array:
         return np.asarray(a @ b)
 
+    def contract(self, equation: str, a: Array, b: Array) -> Array:
+        return np.asarray(np.einsum(equation, a, b))
+
+    def add_to_diagonal(self, array: Array, number: float) -> Array:
+        return array + np.asarray(number * np.eye(len(array)), array.dtype)
+
     def abs(self, array: Array) -> Array:
         return np.asarray(np.abs(array))
 
     def largest(self, array: Array) -> float:
         return float(array.max()) if array.size else 0.0
 
-    def maxima(self, *arrays: Array) -> list[float]:
-        return [self.largest(array) for array in arrays]
+    def weighted_columns(self, weights: Array, array: Array) -> tuple[Array, Array]:
+        wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+        with np.errstate(all="ignore"):
+            return weights @ wide, np.linalg.norm(wide, axis=0)
+
+    def nonzero(self, array: Array, rounding: float) -> Marks:
+        if not rounding:
+            return np.asarray(array != 0)
+        sizes = np.abs(array)
+        largest = np.max(sizes, axis=-1, keepdims=True, initial=0.0, where=np.isfinite(sizes))
+        return np.asarray(~(sizes <= rounding * largest))
 
     def all_finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())
@@ -129,22 +144,35 @@ class NumpyArrays:
     def isfinite(self, array: Array) -> npt.NDArray[np.bool_]:
         return np.asarray(np.isfinite(array))
 
-    def finite_only(self, *arrays: Array) -> tuple[Array, ...] | None:
-        finite = np.logical_and.reduce([np.isfinite(array) for array in arrays])
-        if finite.all():
-            return arrays
-        return tuple(array[finite] for array in arrays) if finite.any() else None
-
     def itemsize(self, value: Value) -> int:
         return int(np.dtype(value.dtype).itemsize)
 
     def precision(self, value: Value) -> float:
-        return float(np.finfo(value.dtype).eps)
+        return max(DIFFERENCES, float(np.finfo(value.dtype).eps))
 
     def is_complex(self, value: Value) -> bool:
         return bool(np.issubdtype(value.dtype, np.complexfloating))
+
+    def accelerated(self, value: Value) -> bool:
+        return False
 
     def free_memory(self, value: Value) -> int:
         import psutil
 
         return int(psutil.virtual_memory().available)
+
+
+class NumpySheet:
+    """Written in place."""
+
+    def __init__(self, memory: Array) -> None:
+        self._memory = memory
+
+    def write(self, start: int, block: Array, *, columns: bool) -> None:
+        if columns:
+            self._memory[:, start : start + len(block)] = block.T
+        else:
+            self._memory[start : start + len(block)] = block
+
+    def array(self) -> Array:
+        return self._memory

@@ -10,7 +10,7 @@ import numpy as np
 
 from wrt._backends.finite.arrays import NumpyArrays
 from wrt._backends.finite.record import CAPABILITIES, FiniteRecord
-from wrt._core.protocol import Arrays, Recording
+from wrt._core.protocol import Arrays, Backend, Capability, Recording
 from wrt._core.value import Value
 from wrt.errors import EngineRefused, NotATensor
 
@@ -18,6 +18,8 @@ from wrt.errors import EngineRefused, NotATensor
 class FiniteBackend:
     name = "finite"
     arrays: Arrays = NumpyArrays()
+    takes_numbers = False
+    writes_in_place = True
 
     def owns(self, obj: Any) -> bool:
         return isinstance(obj, np.ndarray)
@@ -28,6 +30,9 @@ class FiniteBackend:
             "NumPy keeps no history, and nothing can be differentiated through it",
             "compute it with torch, TensorFlow or JAX",
         )
+
+    def recorded(self, obj: Any) -> Value | None:
+        return None
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         return None
@@ -43,8 +48,8 @@ class FiniteBackend:
     def tap(self, name: str, tensor: Any, frame: Any) -> None:
         """Nothing is recorded between the ends."""
 
-    def capabilities(self) -> dict[str, str]:
+    def capabilities(self) -> dict[Capability, str]:
         return dict(CAPABILITIES)
 
 
-BACKEND = FiniteBackend()
+BACKEND: Backend = FiniteBackend()

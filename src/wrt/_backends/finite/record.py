@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from wrt._backends.finite.sweep import FiniteLinear
+from wrt._backends.finite.engine import FiniteEngine
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.evidence import Evidence
+from wrt._core.flow import Flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
-from wrt._core.protocol import Backend, Record
+from wrt._core.local_maps import LocalMaps
+from wrt._core.plan import Address
+from wrt._core.protocol import Backend, Capability, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where
 from wrt.errors import NotDifferentiable, NotRecorded, WrongIndex
@@ -35,6 +39,7 @@ class Input:
 class FiniteRecord:
     """Positional arrays in, one array out."""
 
+    recorded = True
     output: Any
     inputs: list[Any]
     keywords: dict[str, Any]
@@ -62,6 +67,9 @@ class FiniteRecord:
     def same(self, y: Value, x: Value) -> bool:
         return y.key is x.key
 
+    def refuse_filled(self, value: Value) -> None:
+        """An array that went in or came out is known as a whole."""
+
     def has_history(self, value: Value) -> bool:
         return bool(np.issubdtype(value.dtype, np.inexact))
 
@@ -79,8 +87,8 @@ class FiniteRecord:
                 "make it an argument of the function",
             )
 
-    def linear(self, y: Value, xs: Sequence[Value]) -> FiniteLinear:
-        return FiniteLinear(self, y, xs)
+    def engine(self, y: Value, xs: Sequence[Value]) -> FiniteEngine:
+        return FiniteEngine(self, y, xs)
 
     def value(self, value: Value) -> Any:
         return np.asarray(value.key(self.point)).astype(value.dtype)
@@ -90,6 +98,50 @@ class FiniteRecord:
 
     def notes(self, y: Value, x: Side) -> list[str]:
         return ["central differences: about ten digits in double precision"]
+
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def signature(self, y: Value) -> Hashable:
+        return y.key  # nothing is known of what is inside: no other function is like this one
+
+    def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
+        return None
+
+    def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
+        return None
+
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        return None
+
+    def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
+        return None
+
+    def widest(self, y: Value) -> int:
+        return y.size
+
+    def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
+        return None
+
+    def recorded_function(self, y: Value, x: Value) -> RecordedFunction | None:
+        return None
+
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        return None  # the function may answer otherwise next time
+
+    def own(self, value: Value) -> Value:
+        return value
+
+    def map_tree(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
+        if isinstance(tree, (list, tuple)):
+            return type(tree)([self.map_tree(each, wrap) for each in tree])
+        if isinstance(tree, dict):
+            return {key: self.map_tree(each, wrap) for key, each in tree.items()}
+        return wrap(tree) if isinstance(tree, Value) else tree
+
+    def open_loops(self, y: Value, x: Value) -> AbstractContextManager[tuple[Evidence, int, int] | None]:
+        return nullcontext(None)
 
     def bound(self, binding: Binding) -> Value:
         raise AssertionError("no names are recorded")
@@ -123,7 +175,7 @@ def _wide(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64) if array.dtype.kind in "fc" else array
 
 
-CAPABILITIES = {
+CAPABILITIES: dict[Capability, str] = {
     "intermediate": "differences run the function again, and can move only what goes in",
     "same tensor": "differences run the function again, and can move only what goes in",
     "unconnected": "differences cannot tell a zero slope from no dependence",

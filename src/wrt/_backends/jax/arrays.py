@@ -1,12 +1,14 @@
-"""The few array operations the layers above need, on JAX arrays.
+"""The array operations the layers above need, on JAX arrays, and on tracers: a plan may run inside `jit`.
 
-Seeds are made by NumPy: `jit` takes them as they are, where one operation of JAX would cost more than the sweep.
+JAX compiles every operation outside `jit` for every shape, which takes tens of milliseconds. So numbers that lie in the
+memory NumPy sees are moved by NumPy, which gives the same bits; whatever is computed is computed by JAX.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -16,25 +18,150 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.seeds import OneHot, native, on_cpu
 from wrt._core.index import Positions, Shape
+from wrt._core.protocol import Marks, Numbers, Sheet
 from wrt._core.value import Value
 
 Array = Any
-COPIED = 2**16  # bytes that JAX may copy to give an array another shape; NumPy needs no copy
+PIECE = 2**22  # numbers that a proof looks at in double precision at once
+SMALL = 2**14  # numbers that a compiled program gives another shape sooner than they are handed to NumPy and back
+ALIGNED = 64  # bytes: NumPy's memory that begins at a multiple becomes an array of JAX without a copy
+TF32, BFLOAT16 = 2.0**-11, 2.0**-8  # roundings of matrix products of float32 on an accelerator
+FULL_PRODUCTS = frozenset({"highest", "float32", "F32_F32_F32", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9"})
+"""Settings of `jax_default_matmul_precision` with which nothing is rounded before it is multiplied."""
 
 
-# One compiled call each: an operation of JAX outside `jit` takes five times as long to set up.
+# ---------------------------------------------------------------- seeds
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True, slots=True)
+class OneHot:
+    """(k, *inner) with a one at each of k flat positions; written out inside the program that uses it."""
+
+    positions: Any
+    inner: Shape
+    dtype: Any
+
+    @property
+    def shape(self) -> Shape:
+        return (len(self.positions), *self.inner)
+
+    @property
+    def ndim(self) -> int:
+        return 1 + len(self.inner)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        whole = np.zeros((len(self.positions), math.prod(self.inner)), self.dtype if dtype is None else dtype)
+        whole[np.arange(len(self.positions)), self.positions] = 1
+        return whole.reshape(self.shape)
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[Shape, Any]]:
+        return (self.positions,), (self.inner, self.dtype)
+
+    @classmethod
+    def tree_unflatten(cls, known: tuple[Shape, Any], positions: tuple[Any]) -> OneHot:
+        return cls(*positions, *known)
+
+
+def written_out(seed: Any) -> Any:
+    """One seed of a batch, inside a program: an array, or a single position of a OneHot.
+
+    Behind a barrier: a compiler that knows of the zeros leaves out 0 x inf here and not there.
+    """
+    if not isinstance(seed, OneHot):
+        return seed
+    ones = (jnp.arange(math.prod(seed.inner)) == seed.positions).astype(seed.dtype)
+    return jax.lax.optimization_barrier(ones.reshape(seed.inner))
+
+
+def native(array: Any) -> Any:
+    """As an array that operations of JAX take."""
+    return np.asarray(array) if isinstance(array, OneHot) else array
+
+
+# ---------------------------------------------------------------- where numbers lie
+
+
+def on_cpu() -> bool:
+    """Whether arrays of JAX lie in the memory NumPy sees, where looking at them costs nothing."""
+    return jax.default_backend() == "cpu"
+
+
+def seen(array: Any) -> npt.NDArray[Any] | None:
+    """The numbers where NumPy sees them without a copy; None where they lie elsewhere, or are being traced."""
+    if isinstance(array, (np.ndarray, OneHot)):
+        return np.asarray(array)
+    if isinstance(array, compat.Tracer) or not on_cpu() or not compat.at_home(array):
+        return None
+    return np.asarray(array)
+
+
+def all_seen(arrays: Sequence[Any]) -> list[npt.NDArray[Any]] | None:
+    found = [seen(array) for array in arrays]
+    return None if any(one is None for one in found) else found  # type: ignore[return-value]
+
+
+def sent(numbers: npt.NDArray[Any]) -> Array:
+    """NumPy's numbers as an array of JAX, without a copy where it can be: nobody may write to them any more."""
+    with compat.width(compat.X64.value or numbers.dtype.char in "dD"):  # as they are, also where 64 bits are switched off
+        return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
+
+
+def blank(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
+    """Zeros that can be sent without a copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    whole = np.zeros(size + ALIGNED, np.uint8)
+    start = -whole.ctypes.data % ALIGNED
+    return whole[start : start + size].view(dtype).reshape(shape)
+
+
+# ---------------------------------------------------------------- compiled, one program each
+
 _reshape = jax.jit(jnp.reshape, static_argnums=1)
-_transpose = jax.jit(jnp.transpose)
-_all_finite = jax.jit(lambda array: jnp.isfinite(array).all())
+_permute = jax.jit(jnp.transpose, static_argnums=1)
 _take = jax.jit(partial(jnp.take, mode="clip"), static_argnums=2)
+_concat = jax.jit(lambda arrays, axis: jnp.concatenate(arrays, axis), static_argnums=1)
+_matmul = jax.jit(partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST))
+_contract = jax.jit(partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST), static_argnums=0)
+_total = jax.jit(jnp.sum, static_argnums=1)
+_abs = jax.jit(jnp.abs)
+_all_finite = jax.jit(lambda array: jnp.isfinite(array).all())
+_isfinite = jax.jit(jnp.isfinite)
+_pairs = jax.jit(lambda array: jnp.stack([array.real, array.imag], axis=-1))
+_from_pairs = jax.jit(lambda pairs: jax.lax.complex(pairs[..., 0], pairs[..., 1]))
+_complex = jax.jit(jax.lax.complex)
+_times_i = jax.jit(lambda array: array * jnp.asarray(1j, array.dtype))
+_conjugate = jax.jit(jnp.conj)
+_cast = jax.jit(lambda array, dtype: array.astype(dtype), static_argnums=1)
+_add_to_diagonal = jax.jit(lambda array, number: array + (number * jnp.eye(array.shape[0], array.shape[1])).astype(array.dtype))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _scatter(shape: Shape, dtype: Any, index: Array, values: Array) -> Array:
-    flat = jnp.zeros(math.prod(shape), dtype).at[index]
-    return flat.set(values.astype(dtype), unique_indices=True, mode="promise_in_bounds").reshape(shape)
+    flat = jnp.zeros(math.prod(shape), dtype).at[index.reshape(-1)]
+    return flat.set(values.reshape(-1).astype(dtype), unique_indices=True, mode="promise_in_bounds").reshape(shape)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _spread(width: int, dtype: Any, positions: Array, weights: Array) -> Array:
+    return jnp.zeros((weights.shape[0], width), dtype).at[:, positions].add(weights.astype(dtype))
+
+
+@jax.jit
+def _weighted(weights: Array, array: Array) -> tuple[Array, Array]:
+    wide = array.astype(jnp.result_type(array.dtype, jnp.float64))
+    norms = jnp.sqrt((wide.real**2 + wide.imag**2 if jnp.iscomplexobj(wide) else wide**2).sum(0))
+    return jnp.matmul(weights, wide, precision=jax.lax.Precision.HIGHEST), norms
+
+
+def _larger(array: Any, rounding: Any, numpy: Any) -> Any:
+    size = numpy.abs(array)
+    largest = numpy.max(numpy.where(numpy.isfinite(size), size, 0), axis=-1, keepdims=True, initial=0)
+    return ~(size <= rounding * largest)  # a NaN is not smaller
+
+
+_nonzero = jax.jit(lambda array, rounding: _larger(array, rounding, jnp))
 
 
 @cache
@@ -43,8 +170,9 @@ def _itemsize(dtype: Any) -> int:
 
 
 @cache
-def _precision(dtype: Any) -> float:
-    return float(jnp.finfo(dtype).eps)
+def _precision(dtype: Any, products: float) -> float:
+    eps = float(jnp.finfo(dtype).eps)
+    return max(eps, products) if np.dtype(dtype) in (np.float32, np.complex64) else eps
 
 
 @cache
@@ -52,178 +180,237 @@ def _is_complex(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.complexfloating))
 
 
-def _has_only_finite(array: npt.NDArray[Any]) -> bool:
-    """One product tells of most arrays: it is finite only where all of them are. A large one may run over."""
-    if array.dtype.char in "fd" and math.isfinite(np.vdot(array, array)):
-        return True
-    return bool(np.isfinite(array).all())
-
-
 class JaxArrays:
     """Stateless; every array is made in the dtype of the Value it is for."""
 
-    writes_in_place = False
+    # ---------------------------------------------------------------- making
 
     def zeros(self, shape: Shape, like: Value) -> Array:
-        return jnp.zeros(shape, like.dtype)
-
-    def zeros_like(self, shape: Shape, like: Array) -> Array:
-        return jnp.zeros(shape, like.dtype)
-
-    def can_adopt(self) -> bool:
-        return bool(on_cpu())
-
-    def adopt(self, buffer: npt.NDArray[Any]) -> Array:
-        """NumPy's memory as an array, without a copy; nobody may write to it any more."""
-        return jax.device_put(buffer, may_alias=True)
+        return sent(blank(shape, like.dtype)) if on_cpu() else jnp.zeros(shape, like.dtype)
 
     def one_hot(self, value: Value, positions: Positions) -> Array:
-        return OneHot(positions, value.shape, np.dtype(value.dtype))
+        return OneHot(np.asarray(positions), value.shape, np.dtype(value.dtype))
 
     def spread(self, value: Value, positions: Positions, weights: Array) -> Array:
-        count = weights.shape[0]
-        if not on_cpu():
-            there = jnp.zeros((count, value.size), value.dtype).at[:, np.asarray(positions)]
-            return there.add(jnp.asarray(weights).astype(value.dtype)).reshape(count, *value.shape)
-        seeds = np.zeros((count, value.size), value.dtype)
-        np.add.at(seeds.T, np.asarray(positions), np.asarray(weights).astype(value.dtype).T)
-        return seeds.reshape(count, *value.shape)
+        flat = self._spread(value.size, np.dtype(value.dtype), positions, weights)
+        return self.reshape(flat, (weights.shape[0], *value.shape))
 
     def spread_pairs(self, value: Value, positions: Positions, weights: Array) -> Array:
-        count = weights.shape[0]
         real = np.zeros((), value.dtype).real.dtype
-        seeds = jnp.zeros((count, 2 * value.size), real)
-        seeds = seeds.at[:, np.asarray(positions)].add(jnp.asarray(weights).astype(real))
-        seeds = seeds.reshape(count, *value.shape, 2)
-        return jax.lax.complex(seeds[..., 0], seeds[..., 1])
+        pairs = self._spread(2 * value.size, real, positions, weights)
+        return _from_pairs(self.reshape(pairs, (weights.shape[0], *value.shape, 2)))
 
-    def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Array:
-        made = np.asarray(array).astype(like.dtype)
-        return made if on_cpu() else jnp.asarray(made)
+    def _spread(self, width: int, dtype: Any, positions: Positions, weights: Array) -> Array:
+        given, at = seen(weights), np.asarray(positions)
+        if given is None or len(np.unique(at)) < len(at):  # a sum is computed by JAX
+            return _spread(width, dtype, at, weights)
+        whole = blank((len(given), width), dtype)
+        whole[:, at] = given
+        return sent(whole)
+
+    def from_numpy(self, array: Numbers, like: Value) -> Array:
+        return sent(np.asarray(array).astype(like.dtype))
 
     def native(self, given: Any, like: Value) -> Array:
         made = given if isinstance(given, jax.Array) else np.asarray(given)
-        wider = jnp.issubdtype(like.dtype, jnp.complexfloating) or not jnp.issubdtype(made.dtype, jnp.complexfloating)
+        wider = _is_complex(like.dtype) or not jnp.issubdtype(made.dtype, jnp.complexfloating)
         return jnp.asarray(made, like.dtype if wider else None)
 
-    def numpy(self, array: Array) -> npt.NDArray[Any]:
+    def numpy(self, array: Array) -> Numbers:
         return np.asarray(array)
+
+    # ---------------------------------------------------------------- moving
 
     def shape(self, array: Array) -> Shape:
         return tuple(array.shape)
 
     def reshape(self, array: Array, shape: Shape) -> Array:
-        if isinstance(array, np.ndarray):  # what the user gets is an array of JAX, whatever it was computed with
-            return jax.device_put(array.reshape(shape))
         same = len(shape) == array.ndim and all(n in (-1, had) for n, had in zip(shape, array.shape, strict=True))
-        if same:
+        if same and not isinstance(array, np.ndarray):
             return array
-        if array.nbytes > COPIED and on_cpu() and compat.at_home(array):
-            return jax.device_put(np.asarray(array).reshape(shape), may_alias=True)
-        return _reshape(array, tuple(shape))
+        numbers = seen(array) if isinstance(array, np.ndarray) or array.size > SMALL else None
+        return _reshape(array, tuple(shape)) if numbers is None else sent(numbers.reshape(shape))
 
     def transpose(self, array: Array) -> Array:
-        return array.T if isinstance(array, np.ndarray) else _transpose(array)
+        return self.permute(array, (1, 0))
+
+    def permute(self, array: Array, order: Sequence[int]) -> Array:
+        numbers = seen(array)
+        return _permute(array, tuple(order)) if numbers is None else sent(numbers.transpose(order))
 
     def take(self, array: Array, positions: Positions, axis: int) -> Array:
-        return _take(array, np.asarray(positions), axis)
+        numbers = seen(array)
+        return _take(array, np.asarray(positions), axis) if numbers is None else sent(np.take(numbers, positions, axis))
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         if len(arrays) == 1:
             return arrays[0]
-        whole = [native(array) for array in arrays]
-        if all(isinstance(array, np.ndarray) for array in whole):
-            return np.concatenate(whole, axis)
-        return jnp.concatenate(whole, axis)
+        numbers = all_seen(arrays)
+        return _concat(list(map(native, arrays)), axis) if numbers is None else sent(np.concatenate(numbers, axis))
 
-    def index(self, positions: Positions, like: Value) -> Array:
-        return np.asarray(positions)
+    def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
+        numbers, dtype = seen(values), np.dtype(like.dtype)
+        if numbers is None:
+            return _scatter(tuple(shape), dtype, np.asarray(positions), values)
+        whole = blank(shape, dtype)
+        whole.reshape(-1)[positions] = numbers
+        return sent(whole)
 
-    def only(self, array: Array, mask: Array) -> Array:
-        return jnp.where(mask, array, 0)
+    def strided(self, shape: Shape, values: Array, start: int, strides: Shape) -> Array:
+        numbers, dtype = seen(values), np.dtype(values.dtype)
+        if numbers is None:
+            axes = [step * np.arange(length) for step, length in zip(strides, values.shape, strict=True)]
+            places = start + sum(np.meshgrid(*axes, indexing="ij")) if axes else np.asarray(start)
+            return _scatter(tuple(shape), dtype, places, values)
+        whole = blank(shape, dtype)
+        steps = tuple(step * dtype.itemsize for step in strides)
+        np.lib.stride_tricks.as_strided(whole.reshape(-1)[start:], numbers.shape, steps)[...] = numbers
+        return sent(whole)
 
-    def gather(self, array: Array, index: Array) -> Array:
-        return _take(array, index, None)
+    def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
+        both = all_seen((target, source))
+        if both is None:
+            return jnp.asarray(target).at[at].set(native(source))
+        whole = blank(both[0].shape, both[0].dtype)
+        whole[...] = both[0]
+        whole[at] = both[1]
+        return sent(whole)
 
-    def scatter(self, shape: Shape, index: Array, values: Array, like: Value) -> Array:
-        return _scatter(tuple(shape), np.dtype(like.dtype), index, values)
+    def sheet(self, shape: Shape, like: Value) -> Sheet:
+        return JaxSheet(self, shape, like)
 
-    def sum_at(self, size: int, index: Array, values: Array) -> Array:
-        if not on_cpu():
-            return jnp.zeros(size, values.dtype).at[index].add(values)
-        summed = np.zeros(size, values.dtype)
-        np.add.at(summed, np.asarray(index), np.asarray(values))
-        return summed
+    # ---------------------------------------------------------------- computing
 
     def total(self, array: Array, axis: int) -> Array:
-        return jnp.sum(array, axis=axis)
+        return _total(native(array), axis)
 
     def matmul(self, a: Array, b: Array) -> Array:
-        if on_cpu():
-            return np.matmul(np.asarray(a), np.asarray(b))
-        return jnp.matmul(a, b, precision="highest")
+        return _matmul(native(a), native(b))
+
+    def contract(self, equation: str, a: Array, b: Array) -> Array:
+        return _contract(equation, native(a), native(b))
+
+    def add_to_diagonal(self, array: Array, number: float) -> Array:
+        return _add_to_diagonal(array, number)
 
     def abs(self, array: Array) -> Array:
-        return np.abs(np.asarray(array)) if on_cpu() else jnp.abs(array)
+        return _abs(native(array))
+
+    def pairs(self, array: Array) -> Array:
+        return _pairs(array)
+
+    def conjugate(self, array: Array) -> Array:
+        return array if isinstance(array, OneHot) else _conjugate(array)  # ones are real
+
+    def times_i(self, array: Array) -> Array:
+        return _times_i(native(array))
+
+    def complex(self, real: Array, imaginary: Array) -> Array:
+        return _complex(native(real), native(imaginary))
+
+    def cast(self, array: Array, like: Value) -> Array:
+        return self._as_dtype(native(array), np.dtype(like.dtype))
+
+    def cast_like(self, array: Array, like: Array) -> Array:
+        return self._as_dtype(array, np.dtype(like.dtype))
+
+    def _as_dtype(self, array: Array, dtype: Any) -> Array:
+        return array if array.dtype == dtype else _cast(array, dtype)
+
+    # ---------------------------------------------------------------- judging
 
     def largest(self, array: Array) -> float:
         return float(np.max(np.asarray(array, np.float64))) if array.size else 0.0
 
-    def maxima(self, *arrays: Array) -> list[float]:
-        return [self.largest(array) for array in arrays]
+    def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
+        numbers = seen(array)
+        if numbers is None:
+            with compat.width(True):
+                sums, norms = _weighted(np.asarray(weights), array)
+            return np.asarray(sums), np.asarray(norms)
+        m, n = numbers.shape
+        wide = np.result_type(np.complex128 if numbers.dtype.kind == "c" else np.float64, weights.dtype)
+        sums, squares = np.zeros(n, wide), np.zeros(n)
+        rows = max(1, PIECE // max(1, n))
+        with np.errstate(all="ignore"):
+            for start in range(0, m, rows):
+                piece = numbers[start : start + rows].astype(np.complex128 if numbers.dtype.kind == "c" else np.float64)
+                sums += weights[start : start + rows] @ piece
+                squares += np.einsum("ij,ij->j", piece, piece.conj()).real
+        return sums, np.sqrt(squares)
+
+    def nonzero(self, array: Array, rounding: float) -> Marks:
+        numbers = seen(array)
+        if numbers is None:
+            return np.asarray(_nonzero(array, rounding))
+        half = numbers.dtype.kind == "V" or numbers.dtype == np.float16
+        with np.errstate(all="ignore"):
+            return np.asarray(_larger(numbers.astype(np.float32) if half else numbers, rounding, np))
 
     def all_finite(self, array: Array) -> bool:
-        if isinstance(array, np.ndarray) or on_cpu():
-            return _has_only_finite(np.asarray(array))
-        return bool(_all_finite(array))  # one number comes back from the device, not all of them
+        numbers = seen(array)
+        if numbers is None:
+            return bool(_all_finite(array))  # one number comes back from the device, not all of them
+        with np.errstate(all="ignore"):
+            if numbers.dtype.char in "fd" and math.isfinite(np.vdot(numbers, numbers)):
+                return True  # one product tells of most arrays; a large one may run over
+            return bool(np.isfinite(numbers).all())
 
-    def place(self, target: Array, at: tuple[Any, ...], source: Array) -> Array:
-        return jnp.asarray(target).at[at].set(source)
+    def isfinite(self, array: Array) -> Marks:
+        numbers = seen(array)
+        return np.asarray(_isfinite(array)) if numbers is None else np.asarray(np.isfinite(numbers))
 
-    def pairs(self, array: Array) -> Array:
-        return jnp.stack([array.real, array.imag], axis=-1)
-
-    def conjugate(self, array: Array) -> Array:
-        return array if isinstance(array, OneHot) else jnp.conj(array)  # ones are real
-
-    def times_i(self, array: Array) -> Array:
-        return native(array) * np.asarray(1j, array.dtype)
-
-    def complex(self, real: Array, imaginary: Array) -> Array:
-        return jax.lax.complex(jnp.asarray(real), jnp.asarray(imaginary))
-
-    def cast(self, array: Array, like: Value) -> Array:
-        return native(array).astype(like.dtype)
-
-    def cast_like(self, array: Array, like: Array) -> Array:
-        if isinstance(like, np.ndarray):  # what lies in NumPy's hands is compared there: nothing has to be compiled
-            return np.asarray(array).astype(like.dtype, copy=False)
-        return array if array.dtype == like.dtype else array.astype(like.dtype)
-
-    def isfinite(self, array: Array) -> npt.NDArray[np.bool_]:
-        result: npt.NDArray[np.bool_] = np.isfinite(np.asarray(array)) if on_cpu() else np.asarray(jnp.isfinite(array))
-        return result
-
-    def finite_only(self, *arrays: Array) -> tuple[Array, ...] | None:
-        finite = np.all([self.isfinite(array) for array in arrays], axis=0)
-        if finite.all():
-            return arrays
-        return tuple(np.asarray(array)[finite] for array in arrays) if finite.any() else None
+    # ---------------------------------------------------------------- knowing
 
     def itemsize(self, value: Value) -> int:
         return _itemsize(value.dtype)
 
     def precision(self, value: Value) -> float:
-        return _precision(value.dtype)
+        return _precision(value.dtype, 0.0 if on_cpu() else _rounding_of_products(jax.config.jax_default_matmul_precision))
 
     def is_complex(self, value: Value) -> bool:
         return _is_complex(value.dtype)
 
+    def accelerated(self, value: Value) -> bool:
+        return not on_cpu()
+
     def free_memory(self, value: Value) -> int:
         device = jax.devices()[0]
-        told = device.memory_stats() if device.platform != "cpu" else None
-        if told and "bytes_limit" in told:
-            return int(told["bytes_limit"] - told.get("bytes_in_use", 0))
+        known = device.memory_stats() if device.platform != "cpu" else None
+        if known and "bytes_limit" in known:
+            return int(known["bytes_limit"] - known.get("bytes_in_use", 0))
         import psutil
 
         return int(psutil.virtual_memory().available)
+
+
+class JaxSheet:
+    """Blocks of rows or of columns, joined once."""
+
+    def __init__(self, arrays: JaxArrays, shape: Shape, like: Value) -> None:
+        self._arrays, self._shape, self._like = arrays, shape, like
+        self._blocks: dict[bool, dict[int, Array]] = {False: {}, True: {}}
+
+    def write(self, start: int, block: Array, *, columns: bool) -> None:
+        self._blocks[columns][start] = self._arrays.cast(block, self._like)
+
+    def array(self) -> Array:
+        rows, columns = self._joined(columns=False), self._joined(columns=True)
+        if rows is None:
+            return self._arrays.zeros(self._shape, self._like) if columns is None else self._arrays.transpose(columns)
+        assert columns is None, "lines of one sheet are all rows or all columns"
+        return rows
+
+    def _joined(self, *, columns: bool) -> Array | None:
+        blocks = self._blocks[columns]
+        return self._arrays.concat([blocks[start] for start in sorted(blocks)], 0) if blocks else None
+
+
+@cache
+def _rounding_of_products(setting: str | None) -> float:
+    """How an accelerator rounds float32 numbers that it multiplies: to TF32, or to bfloat16, unless the user wants more."""
+    if setting in FULL_PRODUCTS:
+        return 0.0
+    if jax.default_backend() == "tpu" or (setting or "").startswith("BF16_BF16_F32"):
+        return BFLOAT16
+    return TF32 if compat.has_tf32() else 0.0

@@ -9,17 +9,17 @@ from typing import Any
 import jax
 
 from wrt._backends.jax.arrays import JaxArrays
-from wrt._backends.jax.bare import BareRecord
 from wrt._backends.jax.models import is_model, parameters
-from wrt._backends.jax.record import RUNNING, JaxRecord
-from wrt._core.protocol import Arrays, Recording
+from wrt._backends.jax.record import RECENT, RUNNING, BareRecord, JaxRecord
+from wrt._core.protocol import Arrays, Capability, Recording
 from wrt._core.value import Value
 from wrt.errors import EngineRefused
 
 
 class JaxBackend:
     name = "jax"
-    takes_numbers = True  # a Python float is as good as an array
+    takes_numbers = True
+    writes_in_place = False
     arrays: Arrays = JaxArrays()
 
     def __init__(self) -> None:
@@ -30,6 +30,14 @@ class JaxBackend:
 
     def lift(self, obj: Any) -> Value:
         return self.bare.lift(obj)
+
+    def recorded(self, obj: Any) -> Value | None:
+        for known in RECENT:
+            record = known()
+            value = None if record is None else record.find(obj)
+            if value is not None:
+                return value
+        return None
 
     def tree(self, obj: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
         """The arrays of a pytree, and how to put answers in their places."""
@@ -57,9 +65,8 @@ class JaxBackend:
         for record in RUNNING:
             record.naming.tap(name, tensor, frame)
 
-    def capabilities(self) -> dict[str, str]:
+    def capabilities(self) -> dict[Capability, str]:
         return {
-            "live": "a bare JAX array carries no history; write t = wrt.trace(f, x)",
             "record": "operations on JAX arrays leave no trace outside a transformation; write t = wrt.trace(f, x)",
         }
 

@@ -1,10 +1,13 @@
-"""Every use of JAX's private or drifting API."""
+"""Every use of JAX's private or drifting API.
+
+Written for JAX 0.10; where other versions from 0.5 to 0.11 differ, the version is named. `jax._src` is imported here alone.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from inspect import signature
@@ -27,6 +30,12 @@ INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat",
 
 CONTROL = frozenset({"scan", "while", "cond"})
 """Operations with functions of the user inside."""
+
+OPEN_LOOPS = frozenset({"while"})
+"""Operations without a backward pass: how often they run is not known before."""
+
+BACKWARD_ONLY = frozenset({"custom_vjp_call", "custom_vjp_call_jaxpr"})
+"""Functions that have a backward rule and no forward one; the second name until JAX 0.6."""
 
 _MARK = config.hlo_source_file_canonicalization_regex
 """A setting that changes file names in compiled code alone, and is part of JAX's cache keys. A key of our own would make
@@ -66,8 +75,6 @@ def only_probing() -> bool:
             return caller is None or caller.f_code.co_name not in _ASKS_FOR_THE_NUMBER
         frame = frame.f_back
     return False
-
-
 
 
 def _called_for_jitted() -> CodeType | None:
@@ -167,6 +174,11 @@ def file_of(jaxpr: Any) -> str:
     return told.partition(" at ")[2].rpartition(":")[0]
 
 
+def name_of(jaxpr: Any) -> str:
+    """The name of the function that a jaxpr was made from."""
+    return getattr(getattr(jaxpr, "debug_info", None), "func_name", "") or ""
+
+
 def underneath(tracer: Any) -> Any:
     """The array that a `vmap` or `grad` tracer stands for, one level down; None for other tracers."""
     if isinstance(tracer, batching.BatchTracer):
@@ -191,22 +203,21 @@ def copy(array: Any) -> Any:
     return lax.copy_p.bind(array)
 
 
-def kept_program(function: Callable[..., Any]) -> Any:
-    """`jax.jit` of what will run again and again: a GPU is handed its kernels in one piece, also where they are few."""
-    return jax.jit(function, compiler_options=_one_piece() or None)
+def width(wide: bool) -> AbstractContextManager[None]:
+    """Numbers of 64 bits in here, or not, whatever the user has set: before JAX 0.8 only among experiments."""
+    if X64.value == wide:
+        return nullcontext()
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(wide)
+    from jax.experimental import enable_x64
+
+    return enable_x64(wide)
 
 
-@cache
-def _one_piece() -> dict[str, Any]:
-    """XLA makes a graph of five kernels and more; starting three one by one takes longer than a graph of seven."""
-    options: dict[str, Any] = {"xla_gpu_graph_min_graph_size": 2}
-    if jax.default_backend() != "gpu":
-        return {}
-    try:
-        jax.jit(abs, compiler_options=options).lower(1.0).compile()
-    except Exception:  # an XLA that has no such option
-        return {}
-    return options
+def has_tf32() -> bool:
+    """Whether the GPU has TF32: from compute capability 8 on."""
+    told = str(getattr(jax.devices()[0], "compute_capability", "0"))
+    return jax.default_backend() == "gpu" and float(told) >= 8.0
 
 
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from wrt._backends.jax.program import Op, Var
 from wrt._core import by_hand
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node
+from wrt._core.value import Value
 from wrt._core.where import Where, function_name, user_files
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class JaxEvidence:
         self.vars: dict[int, Var] = {}
         for node, op in zip(plain.nodes, self.ops, strict=True):
             self.vars.update(zip((*node.inputs, *node.outputs), (*op.inputs, *op.outputs), strict=True))
-        known = [v.key for v in jax.tree.leaves((record.inputs, record.keywords)) if hasattr(v, "key")]
+        known = [v.key for v in jax.tree.leaves((record.inputs, record.keywords)) if isinstance(v, Value)]
         self.vars.update(zip(plain.inputs, known, strict=True))
         self.numbers = {var: number for number, var in self.vars.items()}
         for left in record.recorder.left:  # a value that Python asked for: an operation without a result
@@ -63,6 +64,12 @@ class JaxEvidence:
 
     def unfollowed(self, tensor: int) -> tuple[str, Where | None, str] | None:
         return None
+
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        return ()  # there are no tapes
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
+        return ()  # a run of JAX is seen whole
 
     def consumed(self, y: int) -> tuple[Where | None, str] | None:
         return None
@@ -197,7 +204,7 @@ class JaxEvidence:
     def refused(self, y: int, x: int, path: Sequence[Node]) -> list[tuple[str, Node, str]]:
         found = []
         for node in path:
-            if node.op == "while" or self.ops[node.id] in self.record.inside.counted:
+            if node.op == "while" or self.ops[node.id] in self.record.loops.counted:
                 words = "JAX cannot run a while loop backwards: how often it ran is not known in advance"
                 found.append(("no_reverse_rule", node, words))
             elif "callback" in node.op:
@@ -207,9 +214,7 @@ class JaxEvidence:
 
 def _rule_name(op: Op) -> str:
     """The function to which somebody gave a derivative of its own."""
-    inner = op.params.get("call_jaxpr")
-    debug = getattr(getattr(inner, "jaxpr", inner), "debug_info", None)
-    return (getattr(debug, "func_name", "") or "") if op.name.startswith("custom_") else ""
+    return compat.name_of(compat.sub_jaxpr(op.params)[0]) if op.name.startswith("custom_") else ""
 
 
 def _rule(op: Op) -> CodeType | None:

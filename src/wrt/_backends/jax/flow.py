@@ -1,91 +1,118 @@
-"""What reaches what inside loops, branches and calls: with the value, or with the gradient, which a cut stops.
-
-A scan is one operation of the run, but not all that goes in reaches all that comes out. Labels travel through its body
-until nothing changes.
-"""
+"""The graph between y and x for the planner: what each array is made from, and what a pass through it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.arrays import on_cpu
+from wrt._backends.jax.program import Op, Var
+from wrt._core.flow import Flow, leads_unmixed
+from wrt._core.value import Value
 
-Labels = frozenset[int]
-NONE: Labels = frozenset()
-
-
-def through(name: str, params: dict[str, Any], given: Sequence[Labels], made: Sequence[Any], *, gradient: bool) -> list[Labels]:
-    """The labels of each output of one operation; `made` are its outputs, as far as their avals go."""
-    if gradient and name == "stop_gradient":
-        return [NONE] * len(made)
-    if name == "scan":
-        found = _scan(params, given, gradient)
-    elif name == "while":
-        found = _while(params, given, gradient)
-    elif name == "cond":
-        branches = [_jaxpr(branch, given[1:], gradient) for branch in params["branches"]]
-        chosen = NONE if gradient else given[0]
-        found = [chosen.union(*each) for each in zip(*branches, strict=True)]
-    elif name in compat.INLINED:
-        jaxpr, _ = compat.sub_jaxpr(params)
-        found = _body(jaxpr, given, gradient)
-    else:
-        found = [NONE.union(*given)] * len(made)
-    return [NONE if gradient and not _smooth(out) else labels for out, labels in zip(made, found, strict=True)]
+PUSH_COST = 0.75  # next to a pull: what moves numbers forward is read in place, backward it is padded and added up
+NEAR = 24  # operations before y among which the widest array is looked for
+SUMS = frozenset({"add", "add_any"})
 
 
-def _jaxpr(closed: Any, given: Sequence[Labels], gradient: bool) -> list[Labels]:
-    return _body(closed.jaxpr, given, gradient)
+def flow(y: Var, xs: Sequence[Var], ops: Sequence[Op], value_of: Callable[[Var], Value]) -> Flow | None:
+    """Operations inside of loops and calls count for the array that these give; None where nothing leads there."""
+    carried = {*xs, *(v for op in ops for v in op.outputs)}
+    ends = frozenset(xs)
+    order: list[Var] = [y]
+    number: dict[Var, int] = {y: 0}
+    made_from: list[list[int]] = []
+    for var in order:  # grows while it is walked
+        sources = [] if var in ends or var.op is None else var.op.sources((var,))
+        made = dict.fromkeys(v for v in sources if v in carried)
+        for source in made:
+            if source not in number:
+                number[source] = len(order)
+                order.append(source)
+        made_from.append([number[source] for source in made])
+    inner = tuple(number[x] for x in xs if x in number)
+    if not inner or not made_from[0]:
+        return None
+    work = [(0.0, 0.0) if var.op is None or var in ends else _work_of(var.op) for var in order]
+    mixing = frozenset(k for k, var in enumerate(order) if made_from[k] and _mixes(var.op, carried))
+    return Flow(
+        [math.prod(var.aval.shape) for var in order],
+        made_from,
+        [products for products, _ in work],
+        [elements for _, elements in work],
+        inner,
+        not leads_unmixed(made_from, mixing, set(inner)),
+        PUSH_COST,
+        lambda tensor: value_of(order[tensor]) if order[tensor].aval.dtype == y.aval.dtype else None,
+        mixing=mixing,
+        accelerated=not on_cpu(),
+        is_sum=lambda tensor: _is_sum(order[tensor].op, made_from[tensor]),
+    )
 
 
-def _body(jaxpr: Any, given: Sequence[Labels], gradient: bool) -> list[Labels]:
-    env: dict[Any, Labels] = {}
-    for var, labels in zip(jaxpr.invars, given, strict=True):
-        env[var] = NONE if gradient and not _smooth(var) else labels
-
-    def read(atom: Any) -> Labels:
-        return NONE if isinstance(atom, compat.Literal) else env.get(atom, NONE)
-
-    for eqn in jaxpr.eqns:
-        found = through(eqn.primitive.name, eqn.params, [read(a) for a in eqn.invars], eqn.outvars, gradient=gradient)
-        env.update(zip(eqn.outvars, found, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+def widest(y: Var) -> int:
+    """Numbers in the widest array among those that the last operations before y made."""
+    found, waiting, seen = math.prod(y.aval.shape), [y], {y}
+    for var in waiting:  # grows while it is walked
+        found = max(found, math.prod(var.aval.shape))
+        for source in () if var.op is None or len(waiting) > NEAR else var.op.inputs:
+            if source.differentiable and source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return found
 
 
-def _scan(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
-    first, many = compat.scan_counts(params)
-    carry = list(given[first : first + many])
-    while True:
-        found = _jaxpr(params["jaxpr"], [*given[:first], *carry, *given[first + many :]], gradient)
-        again = [old | new for old, new in zip(carry, found[:many], strict=True)]
-        if again == carry:
-            return [*carry, *found[many:]]
-        carry = again
+def last_weights(y: Var, ops: Sequence[Op], xs: Sequence[Var], value: Callable[[Var], Any]) -> tuple[Var, Any] | None:
+    """Where y is a matrix times another array that leads to x: that array, and the matrix as a batch of its cotangents."""
+    carried = {*xs, *(v for op in ops for v in op.outputs)}
+    if y.op is None or not _mixes(y.op, carried) or any(v.aval.dtype != y.aval.dtype for v in y.op.inputs):
+        return None
+    (contracted, _), side = y.op.params["dimension_numbers"], 0 if y.op.inputs[0] in carried else 1
+    matrix, h = y.op.inputs[1 - side], y.op.inputs[side]
+    pairs = sorted(zip(contracted[side], contracted[1 - side], strict=True))  # in the order of h's axes
+    inner = [of_matrix for _, of_matrix in pairs]
+    order = [k for k in range(len(matrix.aval.shape)) if k not in inner] + inner
+    return h, value(matrix).transpose(order).reshape(-1, *h.aval.shape)
 
 
-def _while(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
-    tests, consts = params["cond_nconsts"], params["body_nconsts"]
-    carry = list(given[tests + consts :])
-    while True:
-        decides = NONE if gradient else _jaxpr(params["cond_jaxpr"], [*given[:tests], *carry], gradient)[0]
-        found = _jaxpr(params["body_jaxpr"], [*given[tests : tests + consts], *carry], gradient)
-        again = [old | new | decides for old, new in zip(carry, found, strict=True)]
-        if again == carry:
-            return carry
-        carry = again
+def _mixes(op: Op | None, carried: set[Var]) -> bool:
+    """A matrix times one vector that leads to x: each number that comes out depends on every number that goes in."""
+    if op is None or op.name != "dot_general" or sum(v in carried for v in op.inputs) != 1:
+        return False
+    contracted, batch = op.params["dimension_numbers"]
+    side = 0 if op.inputs[0] in carried else 1
+    shape = op.inputs[side].aval.shape
+    return not any(batch) and all(k in contracted[side] for k, n in enumerate(shape) if n > 1)
 
 
-def _smooth(var: Any) -> bool:
-    return compat.is_differentiable(var.aval.dtype)
+def _is_sum(op: Op | None, sources: list[int]) -> bool:
+    """Whether an array is a + b, both of them of its shape and type, and both leading to x."""
+    if op is None or op.name not in SUMS or len(sources) != 2:
+        return False
+    (made,) = op.outputs
+    return all((v.aval.shape, v.aval.dtype) == (made.aval.shape, made.aval.dtype) for v in op.inputs)
 
 
-def cuts_inside(params: dict[str, Any]) -> Iterator[Any]:
-    """Equations within a loop, a branch or a call at which a gradient stops."""
-    for given in params.values():
-        for one in given if isinstance(given, (tuple, list)) else (given,):
-            for eqn in getattr(getattr(one, "jaxpr", one), "eqns", ()):
-                smooth = [a for a in eqn.invars if not isinstance(a, compat.Literal) and _smooth(a)]
-                if eqn.primitive.name == "stop_gradient" or (smooth and not any(map(_smooth, eqn.outvars))):
-                    yield eqn
-                yield from cuts_inside(eqn.params)
+def _work_of(op: Op) -> tuple[float, float]:
+    return _work(op.name, op.params, [v.aval for v in op.inputs], [v.aval for v in op.outputs])
+
+
+def _work(name: str, params: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[float, float]:
+    """Multiplications of one pass, and numbers that simpler operations touch."""
+    made = sum(math.prod(aval.shape) for aval in outputs)
+    if name == "dot_general":
+        ((contracted, _), _) = params["dimension_numbers"]
+        return float(made * math.prod(inputs[0].shape[axis] for axis in contracted)), 0.0
+    if name == "conv_general_dilated":
+        kernel = inputs[1].shape
+        return float(made * math.prod(kernel) / kernel[params["dimension_numbers"].rhs_spec[0]]), 0.0
+    products, elements = 0.0, float(made)
+    for jaxpr in compat.inner_jaxprs(params):
+        for equation in jaxpr.eqns:
+            several = equation.invars, equation.outvars
+            one = _work(equation.primitive.name, equation.params, *([v.aval for v in each] for each in several))
+            products, elements = products + one[0], elements + one[1]
+    times = params.get("length", 1)
+    return products * times, elements * times

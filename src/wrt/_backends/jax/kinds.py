@@ -1,8 +1,9 @@
 """What each kind of operation does to marks: which elements of its inputs the marked elements of its results depend on.
 
 A rule takes marks, (k, *shape) of booleans, from the results of an operation back to its inputs. Rules say what can depend,
-whatever the numbers are, and work in NumPy: nothing is compiled. An operation without a rule is not guessed at.
-Operations that are `LINEAR` carry cotangents as they carry marks: where marks are joined, numbers are added.
+whatever the numbers are, and work in NumPy: nothing is compiled. An operation without a rule is not guessed at. Where
+another array tells the places (gathers, scatters, slices that start somewhere) the operation is replayed on the numbers
+1, 2, 3, ... of the elements, which then show where each of them went.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from jax.lax import GatherDimensionNumbers
 
 from wrt._core.index import Shape
+from wrt._core.protocol import Marks
 
-Marks: TypeAlias = npt.NDArray[Any]
+Labels: TypeAlias = npt.NDArray[np.int64]
 
 
 class NoRule(Exception):
@@ -59,15 +62,9 @@ ELEMENTWISE = (
     "sub tan tanh"
 ).split()
 
-LINEAR = frozenset(
-    "broadcast_in_dim concatenate copy copy_p expand_dims pad reduce_sum reshape rev slice split squeeze stack transpose".split()
-)
-"""Whose rule is the transpose of the operation."""
-
-
 def joined(marks: Marks, axis: tuple[int, ...], *, keepdims: bool = False) -> Marks:
-    """What comes from several places: one mark, or the sum of numbers."""
-    return np.asarray((np.any if marks.dtype == bool else np.sum)(marks, axis=axis, keepdims=keepdims))
+    """What comes from several places."""
+    return np.asarray(np.any(marks, axis=axis, keepdims=keepdims))
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -231,3 +228,104 @@ def _window(params: dict[str, Any], axis: int, made: int, given: int, size: int)
     row, tap = np.nonzero(inside)
     found[row, at[row, tap] // stretched] = 1
     return found
+
+
+# ---------------------------------------------------------------- places that another array tells
+
+
+def labels(shape: Shape) -> Labels:
+    """Elements by number; 0 stands for what comes from nowhere."""
+    return np.arange(1, int(np.prod(shape)) + 1).reshape(shape)
+
+
+def sent_back(marks: Marks, came_from: Labels, shape: Shape) -> Marks:
+    """Marks of an array of this shape, from those of an array whose elements came from there."""
+    found = np.zeros((len(marks), int(np.prod(shape)) + 1), dtype=bool)
+    row, element = np.nonzero(marks.reshape(len(marks), -1))
+    found[row, came_from.reshape(-1)[element]] = True
+    return found[:, 1:].reshape(len(marks), *shape)
+
+
+def gathered(numbers: Any, shape: Shape, indices: Any, sizes: Sequence[int], mode: Any) -> Labels:
+    """The label of each element that a gather takes from an array of this shape; 0 where it takes none."""
+    batching = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    axes, places, rank = list(numbers.start_index_map), indices.shape[:-1], len(shape)
+    fit = np.ones(places, bool)
+    at = []
+    for axis, (n, size) in enumerate(zip(shape, sizes, strict=True)):
+        start = np.zeros(places, np.int64)
+        if axis in axes:
+            start = indices[..., axes.index(axis)].astype(np.int64)
+        elif axis in batching:
+            along = [1] * len(places)
+            along[batching[axis]] = places[batching[axis]]
+            start = np.broadcast_to(np.arange(places[batching[axis]]).reshape(along), places)
+        fit &= (start >= 0) & (start <= n - size)
+        start = np.clip(start, 0, max(n - size, 0))
+        within = [1] * rank
+        within[axis] = size
+        at.append(start.reshape(*places, *[1] * rank) + np.arange(size).reshape(within))
+    found = labels(shape)[tuple(at)]
+    if mode.name == "FILL_OR_DROP":
+        found = np.where(fit.reshape(*places, *[1] * rank), found, 0)
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    found = np.squeeze(found, tuple(len(places) + axis for axis in gone))
+    return np.moveaxis(found, range(len(places), found.ndim), numbers.offset_dims)
+
+
+@rule("gather")
+def _gather(op: Marked) -> list[Marks | None]:
+    params, shape = op.params, op.shapes[0]
+    came_from = gathered(params["dimension_numbers"], shape, op.number(1), params["slice_sizes"], params["mode"])
+    return op.only_first(sent_back(op.marks, came_from, shape))
+
+
+@rule("scatter-add", "scatter")
+def _scatter(op: Marked) -> list[Marks | None]:
+    """What is added to stays where it is; what is overwritten is gone."""
+    written = _written(op)
+    kept = op.marks
+    if op.name == "scatter":
+        kept = kept & ~np.isin(labels(op.shapes[0]), written)
+    updates = op.marks.reshape(len(op.marks), -1)
+    updates = np.pad(updates, ((0, 0), (1, 0)))[:, written.reshape(-1)].reshape(len(updates), *op.shapes[2])
+    return [kept, None, updates]
+
+
+def _written(op: Marked) -> Labels:
+    """For each element of the update the element that it is written to."""
+    numbers, shape = op.params["dimension_numbers"], op.shapes[0]
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    window = iter(op.shapes[2][k] for k in numbers.update_window_dims)
+    back = GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
+    sizes = tuple(1 if axis in gone else next(window) for axis in range(len(shape)))
+    return gathered(back, shape, op.number(1), sizes, op.params["mode"])
+
+
+def _part(op: Marked, sizes: Sequence[int], first: int) -> tuple[slice, ...]:
+    """The slice of the first input that starts where the inputs from `first` on say; beyond the edge JAX moves it back."""
+    starts = [max(0, min(int(op.number(first + k)), n - size)) for k, (n, size) in enumerate(zip(op.shapes[0], sizes))]
+    return (slice(None), *(slice(start, start + size) for start, size in zip(starts, sizes, strict=True)))
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(op: Marked) -> list[Marks | None]:
+    marks = np.zeros((len(op.marks), *op.shapes[0]), dtype=bool)
+    marks[_part(op, op.params["slice_sizes"], 1)] = op.marks
+    return op.only_first(marks)
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(op: Marked) -> list[Marks | None]:
+    if any(op.wanted[2:]):
+        raise NoRule(op.name)
+    part = _part(op, op.shapes[1], 2)
+    kept = op.marks.copy()
+    kept[part] = False
+    return [kept, op.marks[part], *(None for _ in op.shapes[2:])]

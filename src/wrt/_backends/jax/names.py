@@ -10,17 +10,19 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from wrt._backends.jax import compat
-from wrt._backends.jax import unwatched as unwatched  # registers itself
 from wrt._backends.jax.models import named_arrays
 from wrt._backends.jax.program import Var
-from wrt._backends.jax.recorder import Recorded
+from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.where import user_frame
+from wrt._names.settrace import CLOSED
 from wrt._names.watch import Watcher
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Names:
         while thing is not None and not isinstance(thing, (Recorded, compat.JitTracer)):
             thing = compat.underneath(thing)
         if isinstance(thing, Recorded):
-            if thing._trace is self.record.recorder:
+            if thing.recorder is self.record.recorder:
                 self.add(binding, thing.stands_for)
         elif thing is not None:
             self._inside.setdefault(id(thing.val), []).append((thing.val, binding))
@@ -107,3 +109,29 @@ def _variables(jaxpr: Any) -> Iterator[Any]:
     yield from jaxpr.invars
     for eqn in jaxpr.eqns:
         yield from eqn.outvars
+
+
+# ---------------------------------------------------------------- functions of JAX's own
+
+# A jitted function of JAX's own is read when it is first called: thousands of calls, none of them the user's. The watch for
+# names is off from there until the recorder is given it as an operation.
+
+PLAIN = (bool, int, float, complex, str, type(None), np.generic, np.ndarray, np.dtype, jax.Array)
+"""What calls nothing of the user's when it is used, and neither does a tuple of it."""
+
+
+def _calls_its_own(frame: FrameType) -> bool:
+    """Whether a function of JAX's own is called and recorded, given nothing that could call the user's code."""
+    called, given, words = (frame.f_locals.get(name) for name in ("fun", "args", "kwargs"))
+    if not isinstance(compat.CONTEXT.trace, Recorder) or not isinstance(called, FunctionType):
+        return False
+    of_jax = called.__module__.startswith("jax.") and called.__closure__ is None  # a transformed function holds on to another
+    return of_jax and _plain((*(given or ()), *(words or {}).values()))
+
+
+def _plain(thing: Any) -> bool:
+    return all(map(_plain, thing)) if type(thing) in (tuple, list) else isinstance(thing, PLAIN)
+
+
+if compat.CALLS is not None:
+    CLOSED[compat.CALLS] = _calls_its_own

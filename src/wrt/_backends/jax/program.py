@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jax
 import numpy as np
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.flow import NONE, through
-from wrt._backends.jax.interpreted.evaluate import moved
-from wrt._backends.jax.seeds import on_cpu
+from wrt._backends.jax.dependence import NONE, through
 from wrt._core.where import Where, place, user_files
+
+PROGRAMS = 256  # of whole numbers that are kept
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,6 +60,16 @@ class Op:
         """Whether no gradient can pass, although the value does."""
         return self.name == "stop_gradient" or not any(v.differentiable for v in self.outputs)
 
+    @property
+    def happened_once(self) -> bool:
+        """Whether it did something beside computing, such as printing: it is not run again for its value."""
+        return bool(self.effects)
+
+    @property
+    def exact(self) -> bool:
+        """Whether only whole numbers and booleans are at work: nothing is rounded, however it is compiled."""
+        return not (self.happened_once or any(v.differentiable for v in (*self.inputs, *self.outputs)))
+
     def sources(self, outputs: Container[Var], *, gradient: bool = True) -> list[Var]:
         """The inputs from which the value, or the gradient, reaches any of these outputs."""
         if self.name not in compat.CONTROL:
@@ -85,6 +96,8 @@ class Program:
     """Operations in an order in which they can run; `values` of inputs and constants, and of what was needed since."""
 
     ops: list[Op] = field(default_factory=list)
+    wide: bool = field(default_factory=lambda: bool(compat.X64.value))
+    """Whether there were numbers of 64 bits when it was recorded."""
     _values: dict[Var, Any] = field(default_factory=dict)
     _waiting: dict[Var, Any] = field(default_factory=dict)
     """Numbers in NumPy's hands: sent to JAX one by one, they would take longer than all that is recorded between."""
@@ -115,22 +128,30 @@ class Program:
         return self.values[var]
 
     def run(self, last: Op) -> None:
-        """Run an operation, and before it what it needs."""
-        with compat.outside():
-            for op in self._needed(last):
-                given = [self.values[v] for v in op.inputs]
-                found = self._moved(op, given) or op.apply(given)
+        """Run an operation, and before it what it needs: by JAX, one by one.
+
+        So a number has the same bits whatever was asked for before, those of the function run without `jit`. What is not
+        rounded can be compiled as one program, which takes as long as a single operation.
+        """
+        with compat.outside(), compat.width(self.wide):
+            needed = self._needed(last)
+            if len(needed) > 1 and all(op.exact for op in needed):
+                self._run_together(needed)
+                return
+            for op in needed:
+                found = op.apply([self.values[v] for v in op.inputs])
                 self.values.update(zip(op.outputs, found, strict=True))
 
-    def _moved(self, op: Op, given: Sequence[Any]) -> list[Any] | None:
-        """What NumPy gives, bit by bit the same: compiling takes a thousand times as long as moving some numbers."""
-        if not on_cpu() or any(len(array.devices()) > 1 for array in given):
-            return None
-        made = moved(op.primitive, op.params, given, [v.aval for v in op.outputs])
-        placed = None if made is None else list(jax.device_put(made))
-        if placed is None or any(array.dtype != v.aval.dtype for array, v in zip(placed, op.outputs, strict=True)):
-            return None  # recorded with 64 bits, which are switched off here
-        return placed
+    def _run_together(self, ops: list[Op]) -> None:
+        numbers: dict[Var, int] = {}
+        steps = tuple(
+            Step.of(op, [[numbers.setdefault(v, len(numbers)) for v in several] for several in (op.inputs, op.outputs)])
+            for op in ops
+        )
+        made = [v for op in ops for v in op.outputs]
+        given = [v for v in numbers if v not in frozenset(made)]
+        program = _compiled(steps, tuple(numbers[v] for v in given), tuple(numbers[v] for v in made))
+        self.values.update(zip(made, program([self.values[v] for v in given]), strict=True))
 
     def _needed(self, last: Op) -> list[Op]:
         """Operations that were not run yet and lead to this one, in order."""
@@ -150,6 +171,69 @@ class Program:
         """Count the operations again after some were replaced."""
         for k, op in enumerate(self.ops):
             op.number = k
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A parameter that cannot be compared: equal to itself alone."""
+
+    thing: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Only) and self.thing is other.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation between numbered arrays, which can be compared.
+
+    `still` are the inputs that move with x although no derivative passes here: only their values count.
+    """
+
+    primitive: Any
+    params: tuple[tuple[str, Any], ...]
+    context: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    still: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, op: Op, numbers: Sequence[Sequence[int]], still: Iterable[int] = ()) -> Step:
+        inputs, outputs = map(tuple, numbers)
+        return cls(op.primitive, comparable(op.params), op.context, inputs, outputs, frozenset(still))
+
+    def run(self, arrays: dict[int, Any]) -> None:
+        params = {name: given.thing if isinstance(given, Only) else given for name, given in self.params}
+        given = [jax.lax.stop_gradient(arrays[k]) if k in self.still else arrays[k] for k in self.inputs]
+        with self.context.manager:
+            found = compat.bind(self.primitive, given, params)
+        arrays.update(zip(self.outputs, found, strict=True))
+
+
+def comparable(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, given if _is_hashable(given) else Only(given)) for name, given in params.items())
+
+
+def _is_hashable(thing: Any) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=PROGRAMS)
+def _compiled(steps: tuple[Step, ...], given: tuple[int, ...], made: tuple[int, ...]) -> Any:
+    def program(arrays: Sequence[Any]) -> list[Any]:
+        known = dict(zip(given, arrays, strict=True))
+        for step in steps:
+            step.run(known)
+        return [known[k] for k in made]
+
+    return jax.jit(program)
 
 
 def between(y: Var, xs: Iterable[Var]) -> tuple[list[Op], list[bool]]:

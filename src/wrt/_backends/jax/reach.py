@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wrt._backends.jax import compat
-from wrt._backends.jax import indexed as indexed  # its rules register themselves
-from wrt._backends.jax.kinds import RULES, Marked, Marks, NoRule
+from wrt._backends.jax.kinds import RULES, Marked, NoRule
 from wrt._backends.jax.program import Op, Var
 from wrt._core.index import Positions
+from wrt._core.protocol import Marks
 
 MOST = 2**26  # marks of one array; more of them are not worth the memory
 CUSTOM = frozenset({"custom_jvp_call", "custom_vjp_call"})
@@ -47,8 +47,8 @@ def reach(ops: Iterable[Op], y: Var, x: Var, rows: Positions, value: Callable[[V
     return np.zeros((len(rows), int(np.prod(x.aval.shape))), dtype=bool) if found is None else found.reshape(len(rows), -1)
 
 
-def batches_hold(ops: Iterable[Op]) -> bool:
-    """Whether JAX's own batching rules are all that a batched pull needs: no derivative and no rule of the user's own."""
+def knows_all(ops: Iterable[Op]) -> bool:
+    """Whether every operation is one of JAX's own, with a rule here: no derivative of the user's own."""
     return all(op.name in RULES for op in ops)
 
 

@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
 import numpy as np
 
-from wrt._backends.jax import compat, cuts
-from wrt._backends.jax.bare import BareRecord
-from wrt._backends.jax.block import Row
-from wrt._backends.jax.elsewhere import Elsewhere
+from wrt._backends.jax import compat, unreached
+from wrt._backends.jax.engine import JaxEngine
 from wrt._backends.jax.evidence import JaxEvidence
+from wrt._backends.jax.flow import flow, last_weights, widest
 from wrt._backends.jax.graph import plain_graph
-from wrt._backends.jax.inside import Inside
+from wrt._backends.jax.loops import Loops
 from wrt._backends.jax.models import followed
 from wrt._backends.jax.names import Names
-from wrt._backends.jax.program import Op, Program, Var, ancestors, between
+from wrt._backends.jax.program import Op, Program, Var, between
+from wrt._backends.jax.recorded_function import JaxRecordedFunction
 from wrt._backends.jax.recorder import Recorded, Recorder
-from wrt._backends.jax.sweep import JaxLinear
+from wrt._backends.jax.segment import structure
 from wrt._backends.jax.writes import Buffer, buffer_of
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.flow import Flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
-from wrt._core.protocol import Backend, Record
+from wrt._core.local_maps import LocalMaps
+from wrt._core.plan import Address
+from wrt._core.protocol import Backend, Engine, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where
 from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
 
-KEPT = 16  # linear maps whose residuals are kept for the next question
-FEW = 40  # operations that are looked at before a question is planned
+ENGINES = 16  # of one run whose residuals are kept for the next question
+ANSWERS = 64  # of one run that are kept
+RECENT: deque[weakref.ref[JaxRecord]] = deque(maxlen=16)
+"""The latest recordings, the last one first."""
 RUNNING: list[JaxRecord] = []
+
+
+class Answers(dict[Hashable, Any]):
+    """The last answers about a run: it cannot change, and neither can they."""
+
+    def __setitem__(self, question: Hashable, answer: Any) -> None:
+        super().__setitem__(question, answer)
+        while len(self) > ANSWERS:
+            self.pop(next(iter(self)), None)
 
 
 class JaxRecord:
     """The operations of one run, its inputs and outputs in the user's own containers, and its names."""
 
+    recorded = True
     output: Any
     inputs: list[Any]
     keywords: dict[str, Any]
@@ -49,13 +66,14 @@ class JaxRecord:
         self.recorder = Recorder(self.program)
         self.naming = Names(self)
         self.names: Bindings = self.naming.bindings
-        self.inside = Inside(self)
-        self.wide = bool(jax.config.jax_enable_x64)
+        self.loops = Loops(self)
         self._values: dict[Var, Value] = {}
         self._sides: dict[Value, Side] = {}
-        self._asked_before: dict[Any, Any] = {}
-        self._rows: dict[tuple[Var, Var], Row | None] = {}
-        self._linear: OrderedDict[tuple[int, ...], JaxLinear] = OrderedDict()
+        self._answers = Answers()
+        self._engines: OrderedDict[tuple[Var, ...], JaxEngine] = OrderedDict()
+        self._flows: dict[tuple[Var, ...], Flow | None] = {}
+        self._signatures: dict[Var, Hashable] = {}
+        self._lock = threading.RLock()
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
         self._recorded: list[Op] = []
@@ -72,7 +90,7 @@ class JaxRecord:
         went_in = jax.tree.leaves((self.inputs, self.keywords))
         self.recorder.given = frozenset(value.key for value in went_in if isinstance(value, Value))
         self.recorder.on_inlined = self.naming.inlined
-        self.recorder.on_emitted = self.inside.emitted
+        self.recorder.on_emitted = self.loops.emitted
         models = [f, *given, *words.values()]
         self.naming.parameters(models)
         RUNNING.append(self)
@@ -90,6 +108,7 @@ class JaxRecord:
             self.recorder.on_inlined = self.recorder.on_emitted = None
             self.recorder.open = False
         self._recorded = list(self.program.ops)
+        RECENT.appendleft(weakref.ref(self))
         self.program.send()
         self._run_effects()
 
@@ -119,8 +138,7 @@ class JaxRecord:
             if op.effects:
                 self.program.run(op)
 
-    def mapped(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
-        """A container of the user's with every Value in it wrapped."""
+    def map_tree(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
         return jax.tree.map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
 
     def value_of(self, var: Var) -> Value:
@@ -147,35 +165,32 @@ class JaxRecord:
         return self._graph
 
     @contextmanager
-    def laid_open(self, y: Value, x: Value) -> Iterator[tuple[JaxEvidence, int, int] | None]:
-        """Inside, short loops between x and y are the operations of their iterations, so that `why` can look at these."""
-        target, source = self.inside.settled(y), self.inside.settled(x)
-        with self.inside.laid_open(target, source) as any_loop:
+    def open_loops(self, y: Value, x: Value) -> Iterator[tuple[JaxEvidence, int, int] | None]:
+        target, source = self.loops.var_of(y), self.loops.var_of(x)
+        with self.loops.written_out(target, source) as any_loop:
             inputs = [v.key for v in jax.tree.leaves((self.inputs, self.keywords)) if isinstance(v, Value)]
             ops = list(self.program.ops)
             evidence = JaxEvidence(self, ops, plain_graph(self, ops, inputs, [target])) if any_loop else None
             yield None if evidence is None else (evidence, evidence.numbers[target], evidence.numbers[source])
 
     def evidence(self) -> JaxEvidence:
-        """The run under examination, for `why` and `check`."""
         return JaxEvidence(self)
 
     def numbered(self, value: Value) -> int | None:
-        """Which array of the graph a Value is."""
         if self.recorder.open:
-            return self.evidence().numbers.get(self.inside.settled(value))
+            return self.evidence().numbers.get(self.loops.var_of(value))
         if self._numbers is None:  # asked for every name of a run: looked up once it has ended
             self._numbers = self.evidence().numbers
-        return self._numbers.get(self.inside.settled(value))
+        return self._numbers.get(self.loops.var_of(value))
 
     def find(self, obj: Any) -> Value | None:
-        if isinstance(obj, Recorded) and obj._trace is self.recorder:
+        if isinstance(obj, Recorded) and obj.recorder is self.recorder:
             return self.value_of(obj.stands_for)
         known = self.recorder.constants.get(id(obj))
         return self.value_of(known[1]) if known is not None and known[0] is obj else None
 
     def where(self, value: Value) -> Where | None:
-        op = self.inside.settled(value).op
+        op = self.loops.var_of(value).op
         return op.where if op is not None else None
 
     def line_of(self, made: Any) -> Where | None:
@@ -183,7 +198,7 @@ class JaxRecord:
         return None if found is None else self.where(found)
 
     def value(self, value: Value) -> Any:
-        return self.program.value(self.inside.settled(value))
+        return self.program.value(self.loops.var_of(value))
 
     def join(self, other: Record) -> Record | None:
         return self if isinstance(other, BareRecord) else None
@@ -202,11 +217,11 @@ class JaxRecord:
         return bool(first) and bool(second) and not first & second
 
     def writes(self, value: Value) -> list[Write]:
-        buffer = self.buffer(self.inside.settled(value))
+        buffer = self.buffer(self.loops.var_of(value))
         return [] if buffer is None else buffer.writes()
 
     def at(self, value: Value, k: int) -> tuple[Value, Elements]:
-        var = self.inside.settled(value)
+        var = self.loops.var_of(value)
         buffer = self.buffer(var)
         versions = [var] if buffer is None else buffer.versions
         if not 0 <= k < len(versions):
@@ -221,8 +236,8 @@ class JaxRecord:
         if elements.shape is elements.of and (known := self._sides.get(value)) is not None:
             return known
         if value.record is not self:
-            value = self._own(value)
-        buffer = self.buffer(self.inside.settled(value))
+            value = self._known(value)
+        buffer = self.buffer(self.loops.var_of(value))
         if buffer is not None:
             return buffer.side(value, elements)
         side = Side(elements.shape, (Part(value, elements),))
@@ -230,7 +245,10 @@ class JaxRecord:
             self._sides[value] = side  # all of a Value of this run, which is what most questions are about
         return side
 
-    def _own(self, value: Value) -> Value:
+    def own(self, value: Value) -> Value:
+        return value if value.record is self else self.find(value.key) or value
+
+    def _known(self, value: Value) -> Value:
         """The Value of this run that a bare array was."""
         found = self.find(value.key)
         if found is None:
@@ -257,85 +275,47 @@ class JaxRecord:
                     "whole numbers, booleans and random keys have no derivative; the path ends where they were made",
                     "ask for the floating-point array it was computed from, for example the embedding of token ids",
                 )
-        if not self._as_recorded:
-            raise EngineRefused(
-                f"this run was recorded with 64-bit numbers {'on' if self.wide else 'off'}",
-                f"jax_enable_x64 is {'off' if self.wide else 'on'} now, and the operations would round differently",
-                f"ask inside `with jax.enable_x64({self.wide}):`",
-            )
-
-    @property
-    def asked_before(self) -> dict[Any, Any]:
-        """Questions that one compiled program answers, see `_run/again.py`; none while things are not as they were."""
-        as_it_was = self.wide == compat.X64.value and compat.CONTEXT.trace is compat.FOR_REAL
-        return self._asked_before if as_it_was else {}
 
     @property
     def _as_recorded(self) -> bool:
         """Whether numbers have the width that they had."""
-        return self.wide == compat.X64.value
+        return bool(self.program.wide == compat.X64.value)
 
-    def linear(self, y: Value, xs: Sequence[Value]) -> JaxLinear:
-        key = (id(self.inside.settled(y)), *(id(self.inside.settled(x)) for x in xs))
-        found = self._linear.pop(key, None)
-        if found is None:
-            self.inside.count_loops(y.key, [x.key for x in xs])
-            found = JaxLinear(self, y, xs)
-        self._linear[key] = found
-        found.compiled.heat.asked += 1
-        while len(self._linear) > KEPT:
-            self._linear.popitem(last=False)
-            self._asked_before.clear()  # these may hold what was just dropped
-            self._rows.clear()
-        return found
+    def refuse_filled(self, value: Value) -> None:
+        """Every `.at[i].set` made a Value of its own."""
 
-    def elsewhere(self, y: Value, x: Value) -> Elsewhere:
-        """The same operations on other numbers."""
-        return Elsewhere(self, y, x)
+    def engine(self, y: Value, xs: Sequence[Value]) -> JaxEngine:
+        if not self._as_recorded:
+            raise EngineRefused(
+                f"this run was recorded with 64-bit numbers {'on' if self.program.wide else 'off'}",
+                f"jax_enable_x64 is {'off' if self.program.wide else 'on'} now, and the operations would round differently",
+                f"ask inside `with jax.enable_x64({self.program.wide}):`",
+            )
+        with self._lock:
+            key = self._vars(y, xs)
+            found = self._engines.pop(key, None)
+            if found is None:
+                self.count_loops(y, xs)
+                found = JaxEngine(self, y, xs)
+            self._engines[key] = found
+            while len(self._engines) > ENGINES:
+                self._engines.popitem(last=False)
+            return found
 
-    def glance(self, y: Value) -> int | None:
-        """How many operations led to y, for the planner; None where they are many or heavy."""
-        ops = ancestors(self.inside.settled(y))
-        heavy = compat.CONTROL | {"conv_general_dilated"}
-        return None if len(ops) > FEW or any(op.name in heavy for op in ops) else len(ops)
+    def _vars(self, y: Value, xs: Sequence[Value]) -> tuple[Var, ...]:
+        return (self.loops.var_of(y), *map(self.loops.var_of, xs))
+
+    def count_loops(self, y: Value, xs: Sequence[Value]) -> None:
+        """Loops on the way are as long as they ran, from here on."""
+        last, *ends = self._vars(y, xs)
+        self.loops.count(last, ends)
 
     def outside(self) -> AbstractContextManager[None]:
-        """Inside, things are computed for real: a question about this run is no part of a function being transformed."""
+        """A question about this run is no part of a function that is being transformed: it is computed for real."""
         return compat.outside() if compat.transforming() else nullcontext()
 
-    def row(self, y: Value, x: Value, position: int) -> Any:
-        """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
-        known = self._known_row(y, x)
-        return None if known is None else known(position)
-
-    def element(self, y: Value, x: Value, position: int, there: int) -> Any:
-        """One element of y with respect to one of x; None where more has to be looked at."""
-        known = self._known_row(y, x)
-        return None if known is None else known.element(position, there)
-
-    def _known_row(self, y: Value, x: Value) -> Row | None:
-        if not self._as_recorded or compat.transforming():
-            return None
-        key = (y.key, x.key)
-        if key not in self._rows:
-            self._rows[key] = self._row(y, x)
-        return self._rows[key]
-
-    def row_again(self, y: Value, x: Value, position: int, elements: Elements) -> Callable[[], Any] | None:
-        """The call that gives these elements of a row once more, see `_run/again.py`; None where there is none yet."""
-        known = self._rows[y.key, x.key]
-        return None if known is None else known.again(position, elements)
-
-    def _row(self, y: Value, x: Value) -> Row | None:
-        arrays = self.backend.arrays
-        if x.record is not self or y.key is x.key or arrays.is_complex(y) or arrays.is_complex(x):
-            return None
-        if not (y.key.differentiable and x.key.differentiable):
-            return None
-        return self.linear(y, (x,)).row()
-
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        return cuts.verdict(y.key, x.key, self.recorder.left)
+        return unreached.verdict(y.key, x.key, self.recorder.left)
 
     def notes(self, y: Value, x: Side) -> list[str]:
         noted = list(x.notes)
@@ -345,11 +325,144 @@ class JaxRecord:
             noted.append(f"Python branched on values {times}: the derivative is that of the path taken")
         on_the_way = between(y.key, [value.key for value in x.values])[0]
         noted.extend(
-            f"{cuts.told(op)}: a loop of open length, differentiated over the iterations it ran"
+            f"{unreached.told(op)}: a loop of open length, differentiated over the iterations it ran"
             for op in on_the_way
-            if op in self.inside.counted
+            if op in self.loops.counted
         )
         return noted
+
+    # ---------------------------------------------------------------- what plans are made from
+
+    def signature(self, y: Value) -> Hashable:
+        var = self.loops.var_of(y)
+        if var not in self._signatures:
+            self._signatures[var] = structure(var)
+        return self._signatures[var]
+
+    def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
+        with self._lock:
+            key = self._vars(y, xs)
+            if key not in self._flows:
+                self.count_loops(y, xs)
+                ops, _ = between(key[0], key[1:])
+                self._flows[key] = flow(key[0], key[1:], ops, self.value_of)
+            return self._flows[key]
+
+    def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
+        found = self.flow(y, xs)
+        if found is None or not isinstance(address, int) or address >= len(found.sizes):
+            return None
+        return found.value(address)
+
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        last, *ends = self._vars(y, xs)
+        found = last_weights(last, between(last, ends)[0], ends, self.program.value)
+        return None if found is None else (self.value_of(found[0]), found[1])
+
+    def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
+        return None
+
+    def widest(self, y: Value) -> int:
+        return widest(self.loops.var_of(y))
+
+    def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
+        return None
+
+    def recorded_function(self, y: Value, x: Value) -> RecordedFunction | None:
+        return JaxRecordedFunction(self, y, x)
+
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        """None while things are not as they were: nothing that is kept would be right."""
+        return self._answers if self._as_recorded and not compat.transforming() else None
+
+
+class BareRecord:
+    """An array outside any recording: it has no history, but a recording may know it as an input or a constant.
+
+    `d(t.output) / d(x)` finds x in t; anything else is refused in words.
+    """
+
+    recorded = False
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    @property
+    def graph(self) -> Graph | None:
+        return None
+
+    def lift(self, array: Any) -> Value:
+        return Value(self, array, tuple(array.shape), array.dtype)
+
+    def join(self, other: Record) -> Record | None:
+        return None if other is self else other.join(self)
+
+    def side(self, value: Value, elements: Elements) -> Side:
+        return Side(elements.shape, (Part(value, elements),))
+
+    def same(self, y: Value, x: Value) -> bool:
+        return y.key is x.key
+
+    def refuse_filled(self, value: Value) -> None:
+        """A bare array is what it is."""
+
+    def has_history(self, value: Value) -> bool:
+        return False
+
+    def ready(self, y: Value, x: Side) -> None:
+        raise not_recorded()
+
+    def engine(self, y: Value, xs: Sequence[Value]) -> Engine:
+        raise not_recorded()
+
+    def value(self, value: Value) -> Any:
+        return value.key
+
+    def unreached(self, y: Value, x: Value) -> bool | Exception:
+        return not_recorded()
+
+    def notes(self, y: Value, x: Side) -> list[str]:
+        return []
+
+    def outside(self) -> AbstractContextManager[None]:
+        return compat.outside() if compat.transforming() else nullcontext()
+
+    def signature(self, y: Value) -> Hashable:
+        return ()
+
+    def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
+        return None
+
+    def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
+        return None
+
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        return None
+
+    def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
+        return None
+
+    def widest(self, y: Value) -> int:
+        return y.size
+
+    def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
+        return None
+
+    def recorded_function(self, y: Value, x: Value) -> RecordedFunction | None:
+        return None
+
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        return None
+
+
+def not_recorded() -> NotRecorded:
+    return NotRecorded(
+        "d() of a bare JAX array",
+        "a JAX array carries no history: JAX differentiates functions, and nothing was recorded",
+        "t = wrt.trace(f, x), then d(t.output) / d(t.inputs[0])",
+    )
 
 
 def _is_array(leaf: Any) -> bool:

@@ -33,14 +33,15 @@ class Left:
 class Recorded(compat.Tracer):
     """What stands for an array while the user's function runs."""
 
-    __slots__ = ("stands_for",)
+    __slots__ = ("recorder", "stands_for")
 
-    def __init__(self, trace: Recorder, var: Var) -> None:
-        super().__init__(trace, var.aval)
+    def __init__(self, recorder: Recorder, var: Var) -> None:
+        super().__init__(recorder, var.aval)
+        self.recorder = recorder
         self.stands_for = var
 
     def _number(self, how: str) -> Any:
-        return self._trace.asked(self.stands_for, how)
+        return self.recorder.asked(self.stands_for, how)
 
     def to_concrete_value(self) -> Any:
         return None if compat.only_probing() else self._number("array")
@@ -108,7 +109,7 @@ class Recorder(compat.Trace):
 
         Numbers have no identity, and an array of NumPy may have been changed since it was last used.
         """
-        if isinstance(thing, Recorded) and thing._trace is self:
+        if isinstance(thing, Recorded) and thing.recorder is self:
             return thing.stands_for
         if not isinstance(thing, jax.Array):
             return self.program.leaf(thing)

@@ -10,8 +10,6 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from wrt._backends.jax.later import STEADY
-
 Settings = dict[str, Any]
 
 
@@ -46,16 +44,6 @@ def _device(name: str) -> Any:
 def settings() -> Settings:
     """What a run depends on beside its model and its inputs: whether float64 exists."""
     return {"x64": bool(jax.config.jax_enable_x64)}
-
-
-@contextmanager
-def steady() -> Iterator[None]:
-    """Inside, an answer does not depend on how often its like was asked for before."""
-    before = STEADY.set(True)
-    try:
-        yield
-    finally:
-        STEADY.reset(before)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -11,20 +12,21 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.thresholds import ALIGNMENT_BYTES, PIECE_NUMBERS
 from wrt._core.index import Positions, Shape
+from wrt._core.protocol import Marks, Numbers
 from wrt._core.value import Value
 
 Tensor = Any
-SMALL = 2**16
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def unseen(method: Method) -> Method:
+def off_tapes(method: Method) -> Method:
     """Keep an operation of ours off the tapes of the user and out of an open recording."""
 
     @wraps(method)
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
-        with compat.undisturbed():
+        with compat.off_tapes():
             return method(*arguments, **keywords)
 
     return wrapped  # type: ignore[return-value]
@@ -33,38 +35,21 @@ def unseen(method: Method) -> Method:
 class TensorFlowArrays:
     """Stateless; every tensor is made in the dtype of the Value it is for."""
 
-    writes_in_place = False
-
-    def can_adopt(self) -> bool:
-        return not tf.config.list_physical_devices("GPU")
-
-    @unseen
-    def adopt(self, buffer: npt.NDArray[Any]) -> Tensor:
-        """NumPy's memory as a tensor, without a copy where DLPack knows the dtype; nobody may write to it any more."""
-        try:
-            return tf.experimental.dlpack.from_dlpack(buffer.__dlpack__())
-        except (BufferError, TypeError, RuntimeError):
-            return tf.convert_to_tensor(buffer)
-
-    @unseen
-    def zeros_like(self, shape: Shape, like: Tensor) -> Tensor:
-        return tf.zeros(shape, like.dtype)
-
-    @unseen
+    @off_tapes
     def zeros(self, shape: Shape, like: Value) -> Tensor:
         return tf.zeros(shape, like.dtype)
 
-    @unseen
+    @off_tapes
     def one_hot(self, value: Value, positions: Positions) -> Tensor:
         seeds = tf.one_hot(np.array(positions), value.size, dtype=value.dtype)
         return tf.reshape(seeds, (len(positions), *value.shape))
 
-    @unseen
+    @off_tapes
     def spread(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         flat = self._spread(value.size, positions, tf.cast(weights, value.dtype))
         return tf.reshape(flat, (weights.shape[0], *value.shape))
 
-    @unseen
+    @off_tapes
     def spread_pairs(self, value: Value, positions: Positions, weights: Tensor) -> Tensor:
         flat = self._spread(2 * value.size, positions, tf.cast(weights, value.dtype.real_dtype))
         parts = tf.reshape(flat, (weights.shape[0], *value.shape, 2))
@@ -76,11 +61,11 @@ class TensorFlowArrays:
         shape = (size, weights.shape[0])
         return tf.transpose(tf.scatter_nd(np.array(positions)[:, None], columns, shape))  # a position may come twice
 
-    @unseen
+    @off_tapes
     def from_numpy(self, array: npt.NDArray[Any], like: Value) -> Tensor:
         return tf.cast(tf.convert_to_tensor(np.array(array)), like.dtype)
 
-    @unseen
+    @off_tapes
     def native(self, given: Any, like: Value) -> Tensor:
         if hasattr(given, "detach"):  # a torch tensor, perhaps on a device
             given = given.detach().cpu()
@@ -89,81 +74,107 @@ class TensorFlowArrays:
         narrower = made.dtype.is_complex and not like.dtype.is_complex
         return made if narrower else tf.cast(made, like.dtype)
 
-    @unseen
+    @off_tapes
     def numpy(self, array: Tensor) -> npt.NDArray[Any]:
         if array.dtype == tf.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
             array = tf.cast(array, tf.float32)
-        return np.asarray(array.numpy())
+        return np.asarray(array.numpy())  # a copy: what anybody writes to it is not written to the tensor
 
     def shape(self, array: Tensor) -> Shape:
         return tuple(array.shape)
 
-    @unseen
+    @off_tapes
     def reshape(self, array: Tensor, shape: Shape) -> Tensor:
         return array if tuple(array.shape) == shape else tf.reshape(array, shape)
 
-    @unseen
+    @off_tapes
     def transpose(self, array: Tensor) -> Tensor:
         return tf.linalg.matrix_transpose(array)
 
-    @unseen
+    @off_tapes
+    def permute(self, array: Tensor, order: Sequence[int]) -> Tensor:
+        return tf.transpose(array, list(order))
+
+    @off_tapes
     def take(self, array: Tensor, positions: Positions, axis: int) -> Tensor:
         return tf.gather(array, np.array(positions), axis=axis)
 
-    @unseen
+    @off_tapes
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else tf.concat(list(arrays), axis)
 
-    @unseen
-    def index(self, positions: Positions, like: Value) -> Tensor:
-        return tf.constant(np.array(positions), tf.int64)
+    @off_tapes
+    def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
+        flat = _zeros((math.prod(shape),), like.dtype)
+        flat[positions] = _numbers(tf.cast(values, like.dtype)).reshape(-1)
+        return _take_over(flat.reshape(shape))
 
-    @unseen
-    def only(self, array: Tensor, mask: Tensor) -> Tensor:
-        flat = tf.reshape(array, (-1,))  # TensorFlow selects along eight axes at most
-        return tf.where(tf.reshape(mask, (-1,)), flat, tf.zeros_like(flat))
+    @off_tapes
+    def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape) -> Tensor:
+        flat = _zeros((math.prod(shape),), values.dtype)
+        steps = [step * flat.itemsize for step in strides]
+        if math.prod(values.shape):
+            last = start + sum(step * (length - 1) for step, length in zip(strides, values.shape, strict=True))
+            assert 0 <= start <= last < flat.size, "NumPy does not look where it writes"
+            np.lib.stride_tricks.as_strided(flat[start:], values.shape, steps)[...] = _numbers(values)
+        return _take_over(flat.reshape(shape))
 
-    @unseen
-    def gather(self, array: Tensor, index: Tensor) -> Tensor:
-        return tf.gather(array, index)
+    def sheet(self, shape: Shape, like: Value) -> TensorFlowSheet:
+        return TensorFlowSheet(shape, like.dtype)
 
-    @unseen
-    def scatter(self, shape: Shape, index: Tensor, values: Tensor, like: Value) -> Tensor:
-        size = int(np.prod(shape, dtype=np.int64))
-        flat = tf.scatter_nd(index[:, None], tf.cast(tf.reshape(values, (-1,)), like.dtype), (size,))
-        return tf.reshape(flat, shape)
-
-    @unseen
-    def sum_at(self, size: int, index: Tensor, values: Tensor) -> Tensor:
-        return tf.math.unsorted_segment_sum(values, index, size)
-
-    @unseen
+    @off_tapes
     def total(self, array: Tensor, axis: int) -> Tensor:
         return tf.reduce_sum(array, axis)
 
-    @unseen
+    @off_tapes
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         return tf.matmul(a, b)
 
-    @unseen
+    @off_tapes
+    def contract(self, equation: str, a: Tensor, b: Tensor) -> Tensor:
+        return tf.einsum(equation, a, b)
+
+    @off_tapes
+    def add_to_diagonal(self, array: Tensor, number: float) -> Tensor:
+        diagonal = tf.linalg.diag_part(array)
+        return tf.linalg.set_diag(array, diagonal + tf.cast(number, array.dtype))
+
+    @off_tapes
     def abs(self, array: Tensor) -> Tensor:
         return tf.abs(array)
 
-    @unseen
+    @off_tapes
     def largest(self, array: Tensor) -> float:
         return float(tf.reduce_max(array)) if array.shape.num_elements() else 0.0
 
-    @unseen
-    def maxima(self, *arrays: Tensor) -> list[float]:
-        return [self.largest(array) for array in arrays]
+    @off_tapes
+    def weighted_columns(self, weights: Numbers, array: Tensor) -> tuple[Numbers, Numbers]:
+        given = _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array)
+        wide = np.complex128 if array.dtype.is_complex else np.float64
+        sums: Any = np.zeros(given.shape[1], wide)
+        squares = np.zeros(given.shape[1])
+        step = max(1, PIECE_NUMBERS // max(1, given.shape[1]))
+        with np.errstate(all="ignore"):
+            for start in range(0, given.shape[0], step):
+                piece = given[start : start + step].astype(wide)
+                sums += weights[start : start + step] @ piece
+                squares += np.einsum("ij,ij->j", piece, piece.conj()).real
+            return sums, np.sqrt(squares)
 
-    @unseen
+    @off_tapes
+    def nonzero(self, array: Tensor, rounding: float) -> Marks:
+        given = self.numpy(array)
+        if not rounding:
+            return np.asarray(given != 0)
+        sizes = np.abs(given)
+        largest = np.max(sizes, axis=-1, keepdims=True, initial=0.0, where=np.isfinite(sizes))
+        return np.asarray(~(sizes <= rounding * largest))
+
+    @off_tapes
     def all_finite(self, array: Tensor) -> bool:
-        if array.shape.num_elements() < SMALL and array.dtype != tf.bfloat16:
-            return bool(np.isfinite(array).all())  # by the buffer protocol: faster than two operations
         return bool(tf.reduce_all(_finite(array)))
 
-    @unseen
+    @off_tapes
     def place(self, target: Tensor, at: tuple[Any, ...], source: Tensor) -> Tensor:
         shape = tuple(target.shape)
         spots = np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)[at]
@@ -171,41 +182,34 @@ class TensorFlowArrays:
         flat = tf.reshape(target, (-1,))
         return tf.reshape(tf.tensor_scatter_nd_update(flat, spots.reshape(-1, 1), values), shape)
 
-    @unseen
+    @off_tapes
     def pairs(self, array: Tensor) -> Tensor:
         return tf.stack([tf.math.real(array), tf.math.imag(array)], -1)
 
-    @unseen
+    @off_tapes
     def conjugate(self, array: Tensor) -> Tensor:
         return tf.math.conj(array)
 
-    @unseen
+    @off_tapes
     def times_i(self, array: Tensor) -> Tensor:
         return array * tf.constant(1j, array.dtype)
 
-    @unseen
+    @off_tapes
     def complex(self, real: Tensor, imaginary: Tensor) -> Tensor:
         return tf.complex(real, imaginary)
 
-    @unseen
+    @off_tapes
     def cast(self, array: Tensor, like: Value) -> Tensor:
         return tf.cast(array, like.dtype)
 
-    @unseen
+    @off_tapes
     def cast_like(self, array: Tensor, like: Tensor) -> Tensor:
         return tf.cast(array, like.dtype)
 
-    @unseen
+    @off_tapes
     def isfinite(self, array: Tensor) -> npt.NDArray[np.bool_]:
         result: npt.NDArray[np.bool_] = _finite(array).numpy()
         return result
-
-    @unseen
-    def finite_only(self, *arrays: Tensor) -> tuple[Tensor, ...] | None:
-        finite = tf.reduce_all(tf.stack([_finite(array) for array in arrays]), 0)
-        if bool(tf.reduce_all(finite)):
-            return arrays
-        return tuple(tf.boolean_mask(array, finite) for array in arrays) if bool(tf.reduce_any(finite)) else None
 
     def itemsize(self, value: Value) -> int:
         size: int = value.dtype.size
@@ -214,15 +218,73 @@ class TensorFlowArrays:
     def precision(self, value: Value) -> float:
         if value.dtype == tf.bfloat16:
             return float(2.0**-7)
+        if value.dtype == tf.float32 and self.accelerated(value) and tf.config.experimental.tensor_float_32_execution_enabled():
+            return float(2.0**-11)
         return float(np.finfo(value.dtype.as_numpy_dtype).eps)
 
     def is_complex(self, value: Value) -> bool:
         return bool(value.dtype.is_complex)
 
+    def accelerated(self, value: Value) -> bool:
+        device: str = value.key.tensor.device
+        return "GPU" in device or "TPU" in device
+
     def free_memory(self, value: Value) -> int:
         import psutil
 
         return int(psutil.virtual_memory().available)
+
+
+class TensorFlowSheet:
+    """NumPy's memory, which TensorFlow takes over in the end; a single block that is everything needs none of it."""
+
+    def __init__(self, shape: Shape, dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._all: Tensor = None
+        self._memory: npt.NDArray[Any] | None = None
+
+    @off_tapes
+    def write(self, start: int, block: Tensor, *, columns: bool) -> None:
+        block = tf.cast(block, self.dtype)
+        count, size = block.shape[0], math.prod(block.shape)
+        if size == math.prod(self.shape):
+            self._all = tf.transpose(block) if columns else block
+            return
+        if self._memory is None:
+            self._memory = _zeros(self.shape, self.dtype)
+        if columns:
+            self._memory[:, start : start + count] = _numbers(block).T
+        else:
+            self._memory[start : start + count] = _numbers(block)
+
+    @off_tapes
+    def array(self) -> Tensor:
+        if self._all is not None:
+            return tf.reshape(self._all, self.shape)
+        return tf.zeros(self.shape, self.dtype) if self._memory is None else _take_over(self._memory)
+
+
+def _numbers(tensor: Tensor) -> npt.NDArray[Any]:
+    """A look at a tensor's memory, without a copy where it is NumPy's kind of memory; nobody may write there."""
+    return np.asarray(tensor)
+
+
+def _zeros(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
+    """Memory that begins where TensorFlow's own does: it aborts the process on any other."""
+    kind = np.dtype(dtype.as_numpy_dtype)
+    raw = np.zeros(math.prod(shape) * kind.itemsize + ALIGNMENT_BYTES, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[start : start + math.prod(shape) * kind.itemsize].view(kind).reshape(shape)
+
+
+def _take_over(memory: npt.NDArray[Any]) -> Tensor:
+    """NumPy's memory as a tensor, without a copy where DLPack can; nobody may write to it any more."""
+    if tf.config.list_physical_devices("GPU"):
+        return tf.convert_to_tensor(memory)
+    try:
+        return tf.experimental.dlpack.from_dlpack(memory.__dlpack__())
+    except (BufferError, TypeError, RuntimeError):  # a type that DLPack does not know
+        return tf.convert_to_tensor(memory)
 
 
 def _finite(array: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from wrt._backends.tensorflow import compat, refusals
 from wrt._backends.tensorflow.arrays import TensorFlowArrays
 from wrt._backends.tensorflow.record import OPEN, Recorder
 from wrt._backends.tensorflow.recording import TensorFlowRecording
-from wrt._core.protocol import Arrays
+from wrt._backends.tensorflow.tensors import is_tensor, taped_as
+from wrt._core.protocol import Arrays, Backend, Capability
 from wrt._core.value import Value
 
 COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
@@ -24,6 +24,8 @@ COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 class TensorFlowBackend:
     name = "tensorflow"
     arrays: Arrays = TensorFlowArrays()
+    takes_numbers = False
+    writes_in_place = False
 
     def __init__(self) -> None:
         self._recordings: list[weakref.ref[TensorFlowRecording]] = []
@@ -31,13 +33,13 @@ class TensorFlowBackend:
 
     def owns(self, obj: Any) -> bool:
         known = (tf.Tensor, tf.Module, *COMPOSITE)
-        return TensorFlowRecording.is_tensor(obj) or isinstance(obj, known) or _is_layer(obj)
+        return is_tensor(obj) or isinstance(obj, known) or _is_layer(obj)
 
     def lift(self, obj: Any) -> Value:
         """Its Value in the recording that made it, or else in the latest one that met it."""
         if isinstance(obj, COMPOSITE):
             raise refusals.composite(obj)
-        if not TensorFlowRecording.is_tensor(obj):
+        if not is_tensor(obj):
             raise refusals.symbolic(obj)
         dtype = compat.plain_variable(obj).dtype
         if not (dtype.is_floating or dtype.is_complex):
@@ -48,8 +50,8 @@ class TensorFlowBackend:
         return met
 
     def recorded(self, obj: Any) -> Value | None:
-        """The same whatever its dtype; None where no recording met it."""
-        if not TensorFlowRecording.is_tensor(obj):
+        """Its Value in the recording that made it, or else in the latest that met it, whatever its dtype."""
+        if not is_tensor(obj):
             return None
         met = None
         for reference in reversed(self._recordings):
@@ -77,24 +79,24 @@ class TensorFlowBackend:
     ) -> TensorFlowRecording:
         """Run f once, for real, and remember the run."""
         recorder = self._recorder()
-        with recorder.listening() as recording:
-            for leaf in args if not kwargs and all(map(_plain, args)) else tf.nest.flatten((args, kwargs)):
-                if recording.is_tensor(leaf):
-                    recorder.meet(recording.known_as(leaf), watch=True)
-            recording.given = recording.moments.inside(list(args)), recording.moments.inside(kwargs)
-            with recorder.watching():
+        with recorder.listen() as recording:
+            for leaf in tf.nest.flatten((args, kwargs)):
+                if is_tensor(leaf):
+                    recorder.meet(taped_as(leaf), watch=True)
+            recording.given = recording.keys.inside(list(args)), recording.keys.inside(kwargs)
+            with recorder.watch_names():
                 output = f(*args, **kwargs)
-            for leaf in [output] if _plain(output) else tf.nest.flatten(output):
-                if recording.is_tensor(leaf):
-                    recorder.meet(recording.known_as(leaf))  # a constant that no operation made
-            recording.returned = recording.moments.inside(output)
+            for leaf in tf.nest.flatten(output):
+                if is_tensor(leaf):
+                    recorder.meet(taped_as(leaf))  # a constant that no operation made
+            recording.returned = recording.keys.inside(output)
         return recording
 
     @contextmanager
     def record(self, **options: Any) -> Iterator[TensorFlowRecording]:
         """The same around a block of the user's code; tensors that have names are kept: `values` is always so."""
         recorder = self._recorder()
-        with recorder.listening() as recording, recorder.watching():
+        with recorder.listen() as recording, recorder.watch_names():
             yield recording
 
     def tap(self, name: str, tensor: Any, frame: FrameType | None) -> None:
@@ -109,7 +111,7 @@ class TensorFlowBackend:
         self._last = recorder.recording
         return recorder
 
-    def capabilities(self) -> dict[str, str]:
+    def capabilities(self) -> dict[Capability, str]:
         return {}
 
 
@@ -124,14 +126,8 @@ def _named(model: Any) -> dict[str, Any]:
     return named
 
 
-def _plain(obj: Any) -> bool:
-    return type(obj) is compat.EagerTensor
-
-
 def _is_layer(obj: Any) -> bool:
-    keras = sys.modules.get("keras")
-    layer = getattr(getattr(keras, "layers", None), "Layer", None)
-    return layer is not None and isinstance(obj, layer)
+    return isinstance(obj, compat.keras_class("Layer"))
 
 
-BACKEND = TensorFlowBackend()
+BACKEND: Backend = TensorFlowBackend()

@@ -1,29 +1,31 @@
-"""Every use of TensorFlow's private or drifting API. Written against 2.18 to 2.21."""
+"""Every use of TensorFlow's private or drifting API. Written against TensorFlow 2.18 to 2.21 and Keras 3.8 to 3.15."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from operator import attrgetter, methodcaller
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import backprop, context, execute, imperative_grad
+from tensorflow.python.eager import context, execute, imperative_grad, record
 from tensorflow.python.eager import tape as tape_lib
-from tensorflow.python.framework import op_callbacks, ops, override_binary_operator
+from tensorflow.python.framework import constant_op, op_callbacks, ops, override_binary_operator
 from tensorflow.python.util import traceback_utils
 
-from wrt._backends.tensorflow.standin import Switch
+from wrt._backends.tensorflow.patching import Patch, Switch
 
 Tensor = Any  # tf.Tensor, or the handle of a variable
 Callback = Callable[..., None]
 
 EagerTensor = ops.EagerTensor
-executing_eagerly: Callable[[], bool] = context.executing_eagerly
 RESOURCE = tf.resource.as_datatype_enum
 FLOATS = frozenset(
     dtype.as_datatype_enum for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128)
@@ -68,6 +70,11 @@ def close_tape(tape: Any) -> None:
     tape.__exit__(None, None, None)
 
 
+def tape_settings(tape: Any) -> tuple[bool, bool]:
+    """Whether a tape is persistent, and whether it watches variables by itself."""
+    return bool(tape._persistent), bool(tape._watch_accessed_variables)
+
+
 @contextmanager
 def reopened(tape: Any) -> Iterator[None]:
     """Let the tape go on recording: what is computed inside can be differentiated by it again."""
@@ -95,15 +102,9 @@ def record_by_hand(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: 
     execute.record_gradient(op, list(inputs), attributes, list(outputs))
 
 
-def pull(tape: Any, y: Tensor, sources: Sequence[Tensor], seed: Tensor) -> list[Any]:
-    """The plain pass: the tape's own gradient, without the remarks `GradientTape.gradient` makes inside its block."""
-    found: list[Any] = imperative_grad.imperative_grad(tape._tape, [y], list(sources), output_gradients=[seed])
-    return found
-
-
-def pull_many(tape: Any, ys: Sequence[Tensor], sources: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Any]:
-    pulled = imperative_grad.imperative_grad(tape._tape, list(ys), list(sources), output_gradients=list(seeds))
-    found: list[Any] = pulled
+def pull(tape: Any, ys: Sequence[Tensor], sources: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Any]:
+    """The tape's own gradient, without the remarks `GradientTape.gradient` makes inside its block."""
+    found: list[Any] = imperative_grad.imperative_grad(tape._tape, list(ys), list(sources), output_gradients=list(seeds))
     return found
 
 
@@ -115,25 +116,27 @@ def second_tape(seed: Tensor) -> Iterator[Any]:
         yield tape
 
 
-def batched(one: Callable[[Tensor], Any], size: int) -> Callable[[Tensor], Any]:
-    """`one` for `size` seeds at a time, traced once; raises where an operation has no batching rule."""
+def compile_for(sweep: Callable[..., Any], like: Sequence[Tensor]) -> Callable[..., Any]:
+    """`sweep` as a graph for tensors like these: what it does while it is traced is done every time.
 
-    def many(seeds: Tensor) -> Any:
-        return pfor_all(lambda k: one(tf.gather(seeds, k)), size)
-
-    return tf.function(many, autograph=False, reduce_retracing=False)
-
-
-def traced(one: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """`one` without Python: what it does the first time is done every time."""
-    return tf.function(one, autograph=False, reduce_retracing=False)
+    Traced at once: a tf.function that is called runs as plain Python while a recording lasts.
+    """
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in like]
+    found: Callable[..., Any] = tf.function(sweep, autograph=False).get_concrete_function(*specs)
+    return found
 
 
-def pfor_all(body: Callable[[Tensor], Any], size: int) -> Any:
+def for_each(sweep: Callable[..., Any], size: int) -> Callable[..., Any]:
+    """`sweep` for `size` lines side by side (pfor); raises where an operation has no batching rule."""
     from tensorflow.python.ops.parallel_for import control_flow_ops
 
-    with _calm():
-        return control_flow_ops.pfor(body, size, fallback_to_while_loop=False)
+    def sweep_all(*lines: Tensor) -> Any:
+        with _calm():
+            return control_flow_ops.pfor(
+                lambda k: sweep(*[tf.gather(line, k) for line in lines]), size, fallback_to_while_loop=False
+            )
+
+    return sweep_all
 
 
 @contextmanager
@@ -154,7 +157,7 @@ def _calm() -> Iterator[None]:
 # ---------------------------------------------------------------- stepping aside
 
 
-class unseen:
+class unrecorded:
     """Around work of our own: no recording of ours logs it."""
 
     __slots__ = ()
@@ -167,7 +170,7 @@ class unseen:
 
 
 class sweeping:
-    """Around a sweep: unseen, and off the tapes of open recordings.
+    """Around a sweep: unrecorded, and off the tapes of open recordings.
 
     The tapes as a whole are not stopped: a gradient function may use a tape of its own, as `tf.recompute_grad` does,
     and would silently answer zero.
@@ -187,8 +190,8 @@ class sweeping:
             tape._push_tape()
 
 
-class undisturbed:
-    """Around plain arithmetic of ours: unseen by our recordings, and by every tape of the user."""
+class off_tapes:
+    """Around plain arithmetic of ours: off our recordings, and off every tape of the user."""
 
     __slots__ = ("_stopped",)
 
@@ -226,21 +229,6 @@ def gives_the_same_again(op: str) -> bool:
 
     known = None if is_call(op) else op_def_registry.get(op)
     return known is not None and not known.is_stateful
-
-
-gradient_function: Callable[..., Any] = backprop._gradient_function
-"""What a tape calls for the gradient of each operation."""
-
-call_for_gradients: Callable[[Callable[..., Any]], None] = pywrap_tfe.TFE_Py_RegisterGradientFunction
-"""Have every tape call something else instead."""
-
-_gradients: dict[str, Any] = ops._gradient_registry._registry
-_GRADIENT_FILES = frozenset(f"tensorflow.python.ops.{name}_grad" for name in ("array", "math", "nn"))
-
-
-def gradient_is_tensorflows(op: str) -> bool:
-    """Whether an operation's gradient is the one that came with TensorFlow, and not put in its place by somebody."""
-    return getattr(_gradients[op]["type"], "__module__", "") in _GRADIENT_FILES
 
 
 STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})
@@ -288,25 +276,15 @@ def run_again(op: str, inputs: Sequence[Tensor], attributes: Any, outputs: int) 
 # ---------------------------------------------------------------- tensors
 
 
-def number(tensor: Tensor) -> int:
-    """A number no other tensor of this process ever has."""
-    found: int = tensor._id
-    return found
+number: Callable[[Tensor], int] = attrgetter("_id")
+"""A number no other tensor of this process ever has."""
+kind: Callable[[Tensor], int] = methodcaller("_datatype_enum")
+shape: Callable[[Tensor], tuple[int, ...]] = methodcaller("_shape_tuple")
 
 
 def next_number() -> int:
     """Tensors made from now on have larger numbers."""
     return number(tf.constant(0))
-
-
-def kind(tensor: Tensor) -> int:
-    found: int = tensor._datatype_enum()
-    return found
-
-
-def shape(tensor: Tensor) -> tuple[int, ...]:
-    found: tuple[int, ...] = tensor._shape_tuple()
-    return found
 
 
 def dtype_of(enum: int) -> Any:
@@ -331,15 +309,102 @@ def variables_by_attribute(module: Any) -> dict[str, Any]:
     return named
 
 
-def keras_variable() -> Any:
-    """Keras' own variable class, if Keras is in use."""
-    import sys
+def keras_class(name: str) -> Any:
+    """A class of Keras, if Keras is in use: its layers, its own variables; otherwise one that nothing is an instance of."""
+    return getattr(sys.modules.get("keras"), name, _Nothing)
 
-    keras = sys.modules.get("keras")
-    return getattr(keras, "Variable", None) if keras is not None else None
+
+class _Nothing:
+    """What is there without Keras."""
+
+    def __call__(self) -> None: ...
 
 
 def plain_variable(obj: Any) -> Any:
     """The tf.Variable inside Keras' own; anything else as it is."""
-    wrapper = keras_variable()
-    return obj.value if wrapper is not None and isinstance(obj, wrapper) else obj
+    return obj.value if isinstance(obj, keras_class("Variable")) else obj
+
+
+# ---------------------------------------------------------------- functions of TensorFlow that a recording listens at
+
+
+def notice_reads(notice: Callable[[Tensor], None]) -> Patch:
+    """Call `notice` for every tensor whose numbers leave TensorFlow through Python: numpy(), float(), __array__()."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(self: Any) -> Any:
+            notice(self)
+            return original(self)
+
+        return noticed
+
+    return Patch(ops._EagerTensorBase, "_numpy", make)
+
+
+def notice_custom_gradients(notice: Callable[..., None]) -> Patch:
+    """Call `notice(name, outputs, inputs, backward)` for every operation whose gradient is about to be recorded as a whole."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(op: Any, outputs: Any, inputs: Any, *rest: Any, **keywords: Any) -> Any:
+            notice(op, outputs, inputs, rest[0] if rest else keywords.get("backward_function"))
+            return original(op, outputs, inputs, *rest, **keywords)
+
+        return noticed
+
+    return Patch(record, "record_operation", make)
+
+
+def notice_host_functions(notice: Callable[..., None]) -> Patch:
+    """Call `notice(inputs, outputs)` for every Python function that is called with arrays: numpy_function."""
+    from tensorflow.python.ops import script_ops
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(func: Any, inp: Any, Tout: Any, *rest: Any, **keywords: Any) -> Any:
+            made = original(func, inp, Tout, *rest, **keywords)
+            notice(inp, made)
+            return made
+
+        return noticed
+
+    return Patch(script_ops, "py_func_common", make)
+
+
+@contextmanager
+def notice_arrays(notice: Callable[[Tensor], None]) -> Iterator[None]:
+    """Call `notice` for every tensor that is made of a NumPy array, or of memory that somebody else shares."""
+
+    def shared(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(*arguments: Any) -> Any:
+            made = original(*arguments)
+            notice(made)
+            return made
+
+        return noticed
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
+            made = original(value, *rest, **keywords)
+            if isinstance(value, (np.ndarray, np.generic)):
+                notice(made)
+            return made
+
+        return noticed
+
+    with Patch(constant_op, "convert_to_eager_tensor", make), Patch(pywrap_tfe, "TFE_FromDlpackCapsule", shared):
+        yield
+
+
+@contextmanager
+def notice_failures(notice: Callable[[], None]) -> Iterator[None]:
+    """Call `notice` when an operation raises, before the user's code can handle it."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noticed(*arguments: Any, **keywords: Any) -> Any:
+            notice()
+            return original(*arguments, **keywords)
+
+        return noticed
+
+    kernels, checks = (ops, "raise_from_not_ok_status"), (traceback_utils, "_process_traceback_frames")
+    with Patch(*kernels, make), Patch(*checks, make):
+        yield

@@ -13,10 +13,8 @@ import tensorflow as tf
 from wrt._core.where import Spot, is_user_code
 
 WRT = str(Path(__file__).parents[2]) + os.sep
-CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "standin", "tapes", "stepping"))
+CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "patching", "events", "stepping"))
 """Files of wrt whose frames stand between the user's code and its operations."""
-OPERATORS = f"{os.sep}operators.py"
-"""And the one whose functions anybody calls, in the place of an operator; the frame before each is of what stands in."""
 
 OURS: Spot = (compile("", "<wrt>", "exec"), 0)
 
@@ -32,7 +30,7 @@ class _Files(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         if name.startswith(WRT):
-            found = "gate" if name.endswith(CALLS_THE_USER) else "operator" if name.endswith(OPERATORS) else "ours"
+            found = "gate" if name.endswith(CALLS_THE_USER) else "ours"
         else:
             found = "user" if is_user_code(name) else ""
         self[name] = found
@@ -61,8 +59,6 @@ def asked_at(frame: FrameType) -> tuple[Spot | None, str]:
             return (code, inner.f_lasti), via
         elif found == "gate":
             called = True
-        elif found == "operator":
-            inner = inner.f_back or inner
         elif not called:
             return OURS, ""
         inner = inner.f_back

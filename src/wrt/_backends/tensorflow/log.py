@@ -6,7 +6,7 @@ write does not seem to depend on it.
 
 from __future__ import annotations
 
-import threading
+import math
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -28,6 +28,11 @@ class Operation(NamedTuple):
     attributes: Any = ()
     via: str = ""  # the function of the library that the user called
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its attributes, which come as names and values in turn."""
+        return dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
+
 
 class Leak(NamedTuple):
     """Numbers of a tensor that were read into Python."""
@@ -39,84 +44,52 @@ class Leak(NamedTuple):
 
 
 class Log:
-    """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it.
-
-    An operation is noted with the tensors themselves while these are small, and read when somebody asks: most programs end
-    before anyone does.
-    """
+    """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it."""
 
     def __init__(self, start: int) -> None:
         self.start = start  # tensors with smaller numbers are older than the recording
-        self.waiting: list[tuple[Any, ...]] = []  # an Operation with tensors instead of numbers
-        self.held: dict[int, Any] = {}  # number -> the tensor, or a weak reference to it
-        self.shapes: dict[int, tuple[tuple[int, ...], int]] = {}  # of tensors that were read or came from outside
+        self.operations: list[Operation] = []
+        self.tensors: dict[int, tuple[tuple[int, ...], int]] = {}
+        self.producer: dict[int, int] = {}
+        self.references: dict[int, Any] = {}  # number -> the tensor, or a weak reference to it
         self.first_seen: dict[int, int] = {}  # tensors that no recorded operation made -> operations before them
         self.from_numpy: dict[int, Spot | None] = {}  # arrays that became tensors while recording
         self.leaks: list[Leak] = []
         self.current: dict[int, int] = {}  # handle of a variable -> its number since the last write
         self.blind: set[int] = set()  # operations whose gradient could not be recorded after the fact
-        self._operations: list[Operation] = []
-        self._producer: dict[int, int] = {}
         self._writes = 0
-        self._reading = threading.RLock()
 
     @property
     def count(self) -> int:
         """How many operations have run."""
-        return len(self._operations) + len(self.waiting)
-
-    @property
-    def operations(self) -> list[Operation]:
-        if self.waiting:
-            self.read()
-        return self._operations
-
-    @property
-    def tensors(self) -> dict[int, tuple[tuple[int, ...], int]]:
-        if self.waiting:
-            self.read()
-        return self.shapes
-
-    @property
-    def producer(self) -> dict[int, int]:
-        if self.waiting:
-            self.read()
-        return self._producer
-
-    def read(self) -> None:
-        """Write down the operations that wait, and let go of their tensors."""
-        with self._reading:
-            for op, inputs, outputs, *rest in self.waiting:
-                given, made = tuple([tensor._id for tensor in inputs]), tuple([self.note(tensor, op) for tensor in outputs])
-                self._add(Operation(op, given, made, *rest))
-            self.waiting.clear()
+        return len(self.operations)
 
     def note(self, tensor: Any, op: str) -> int:
         """The number of a tensor that an operation made; what it can make again is not kept alive."""
         number = compat.number(tensor)
-        self.shapes[number] = (compat.shape(tensor), compat.kind(tensor))
-        self.held[number] = weakref.ref(tensor) if compat.gives_the_same_again(op) else tensor
+        self.tensors[number] = (compat.shape(tensor), compat.kind(tensor))
+        self.references[number] = weakref.ref(tensor) if compat.gives_the_same_again(op) else tensor
         return number
 
     def add(self, operation: Operation) -> int:
-        """One more operation, after all that wait."""
-        if self.waiting:
-            self.read()
-        return self._add(operation)
-
-    def _add(self, operation: Operation) -> int:
-        index = len(self._operations)
-        self._operations.append(operation)
+        """One more operation."""
+        index = len(self.operations)
+        self.operations.append(operation)
         for number in operation.outputs:
-            self._producer[number] = index
+            self.producer[number] = index
         return index
 
-    def met(self, number: int) -> None:
+    def at_hand(self, number: int) -> Any:
+        """A tensor by its number, if anybody keeps it."""
+        found = self.references.get(number)
+        return found() if type(found) is weakref.ref else found
+
+    def meet(self, number: int) -> None:
         """A tensor that came from outside."""
         self.first_seen.setdefault(number, self.count)
 
-    def rewritten(self, handle: int) -> int:
-        """The number of a variable after one more write."""
+    def rewrite(self, handle: int) -> int:
+        """A new number for a variable after one more write."""
         self._writes += 1
         number = -self._writes
         self.tensors[number] = self.tensors[self.number(handle)]
@@ -125,6 +98,9 @@ class Log:
 
     def number(self, handle: int) -> int:
         return self.current.get(handle, handle)
+
+    def size(self, number: int) -> int:
+        return math.prod(self.tensors[number][0])
 
     # ---------------------------------------------------------------- data flow
 
@@ -149,10 +125,10 @@ class Log:
                     waiting.append(number)
         return tensors, operations
 
-    def between(self, x: int, y: int) -> list[int]:
-        """The operations on the way from x to y, in the order they ran; empty where y does not depend on x."""
+    def between(self, x: int | Iterable[int], y: int) -> list[int]:
+        """The operations on the way from x (from any of several) to y, in the order they ran; empty where none leads there."""
         _, candidates = self.ancestors([y])
-        reached = {x}
+        reached = {x} if isinstance(x, int) else set(x)
         on_the_way = []
         for index in sorted(candidates):
             operation = self.operations[index]
@@ -185,38 +161,19 @@ class Log:
     # ---------------------------------------------------------------- plain data
 
     def graph(
-        self,
-        inputs: list[int],
-        outputs: list[int],
-        names: Callable[[int], tuple[str, ...]],
+        self, inputs: list[int], outputs: list[int], names: Callable[[int], tuple[str, ...]],
         write: Callable[[int], Write | None],
-    ) -> Graph:
+    ) -> Graph:  # fmt: skip
         graph = Graph("tensorflow", inputs=inputs, outputs=outputs)
         for number, (shape, enum) in self.tensors.items():
-            graph.tensors[number] = Tensor(
-                number,
-                shape,
-                compat.dtype_of(enum).name,
-                self.producer.get(number),
-                self._output_place(number),
-                names(number),
-                self.carries(number),
-            )
+            made_by, place_of = self.producer.get(number), self._output_place(number)
+            dtype, carries = compat.dtype_of(enum).name, self.carries(number)
+            graph.tensors[number] = Tensor(number, shape, dtype, made_by, place_of, names(number), carries)
         for index, operation in enumerate(self.operations):
-            spot = operation.spot
-            graph.nodes.append(
-                Node(
-                    index,
-                    operation.op,
-                    operation.inputs,
-                    operation.outputs,
-                    None if spot is None else place(*spot),
-                    operation.layer,
-                    self.gradient(index),
-                    write(index),
-                    self._notes(index),
-                )
-            )
+            op, given, made, spot, layer = operation[:5]
+            where = None if spot is None else place(*spot)
+            node = Node(index, op, given, made, where, layer, self.gradient(index), write(index), self._notes(index))
+            graph.nodes.append(node)
         return graph
 
     def _output_place(self, number: int) -> int:
@@ -236,3 +193,69 @@ class Log:
 
 def _writes(operation: Operation) -> bool:
     return not compat.is_call(operation.op) and any(number < 0 for number in operation.outputs)
+
+
+class Payload(NamedTuple):
+    """The tensors of one operation, and how it was called."""
+
+    inputs: tuple[Any, ...]
+    attributes: Any
+    outputs: tuple[Any, ...]
+    via: str
+
+
+class Payloads:
+    """What every operation was given and gave, for one question: it goes away again with all that had to be computed.
+
+    A tape keeps the tensors that its gradients need, and names keep what they stand for. The recording keeps no other
+    alive: one that has gone is computed again, by the operation that made it. What could come out differently (random
+    numbers, what a variable was, a compiled function) is kept, as is everything that was there before.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._computed: dict[int, Any] = {}
+
+    def of(self, index: int) -> Payload | None:
+        """The tensors of an operation; None where one of them can no longer be had."""
+        operation = self.log.operations[index]
+        inputs = [self.tensor(number) for number in operation.inputs]
+        outputs = [self.tensor(number) for number in operation.outputs if number >= 0]
+        if any(tensor is None for tensor in (*inputs, *outputs)):
+            return None
+        return Payload(tuple(inputs), operation.attributes, tuple(outputs), operation.via)
+
+    def tensor(self, number: int) -> Any:
+        """A tensor by its number; None where it can no longer be had."""
+        found = self._at_hand(number)
+        if found is None and number in self.log.producer:
+            self._compute(number)
+            found = self._at_hand(number)
+        return found
+
+    def _at_hand(self, number: int) -> Any:
+        found = self.log.at_hand(number)
+        return self._computed.get(number) if found is None else found
+
+    def _compute(self, number: int) -> None:
+        """Run the operations that lead to a tensor from others that are there, in the order in which they ran."""
+        needed: set[int] = set()
+        waiting = [number]
+        while waiting:
+            one = waiting.pop()
+            index = self.log.producer.get(one)
+            if self._at_hand(one) is None and index is not None and index not in needed:
+                needed.add(index)
+                waiting.extend(self.log.operations[index].inputs)
+        for index in sorted(needed):
+            operation = self.log.operations[index]
+            inputs = [self._at_hand(one) for one in operation.inputs]
+            made = [one for one in operation.outputs if one >= 0]
+            if any(one is None for one in inputs):
+                continue
+            try:
+                with compat.off_tapes():
+                    again = compat.run_again(operation.op, inputs, operation.attributes, len(made))
+            except Exception:  # an operation that tells too little of how it was called: its numbers are gone
+                continue
+            self._computed.update(zip(made, again, strict=True))

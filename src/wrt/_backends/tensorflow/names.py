@@ -15,40 +15,34 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from wrt._backends.tensorflow.standin import stand_in
+from wrt._backends.tensorflow import compat
+from wrt._backends.tensorflow.patching import Patch
 from wrt._core.where import user_frame
 
 if TYPE_CHECKING:
     from wrt._backends.tensorflow.record import Recorder
 
 
-@contextmanager
-def layers_named(recorder: Recorder) -> Iterator[None]:
+def name_layers(recorder: Recorder) -> Patch:
     """Name what Keras layers give and take while they are called in this thread."""
-    keras = sys.modules.get("keras")
-    layer_class = getattr(getattr(keras, "layers", None), "Layer", None)
-    if layer_class is None:
-        yield
-        return
     naming = Naming(recorder)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def named_call(self: Any, *arguments: Any, **keywords: Any) -> Any:
             if not tf.executing_eagerly():
                 return original(self, *arguments, **keywords)
-            with naming.inside(self), names_watched(recorder.tracer, watched=not _is_of_keras(self)):
+            with naming.inside(self), _watch_names(recorder.tracer, watched=not _is_of_keras(self)):
                 output = original(self, *arguments, **keywords)
                 naming.name(self, arguments, keywords, output)
             return output
 
         return named_call
 
-    with stand_in(layer_class, "__call__", make):
-        yield
+    return Patch(compat.keras_class("Layer"), "__call__", make)
 
 
 @contextmanager
-def names_watched(tracer: Any, *, watched: bool) -> Iterator[None]:
+def _watch_names(tracer: Any, *, watched: bool) -> Iterator[None]:
     """Keras' own layers bind no names of the user: inside them the watcher of names rests, which halves their time."""
     before = sys.gettrace()
     wanted = tracer if watched else None

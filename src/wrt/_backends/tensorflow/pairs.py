@@ -8,14 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.log import Log
-from wrt._backends.tensorflow.work import Payload, Work
+from wrt._backends.tensorflow.log import Log, Payload, Payloads
+from wrt._backends.tensorflow.thresholds import MOST_OPERATIONS
 from wrt._core import partners
 from wrt._core.index import Shape
 from wrt._core.local_maps import LocalMap, LocalMaps
 from wrt._core.partners import MOST_NUMBERS, MOST_PAIRS, Pairs
-
-MOST_OPERATIONS = 2000
 
 ELEMENTWISE = frozenset(
     "Abs Acos Acosh Add AddV2 Asin Asinh Atan Atan2 Atanh Cast Ceil Cos Cosh Digamma Div DivNoNan Elu Erf Erfc Exp "
@@ -47,9 +45,9 @@ def local_maps(log: Log, y: int, x: int, *, certain: bool = False) -> LocalMaps 
     order = [number for index in reversed(path) for number in log.operations[index].outputs if log.carries(number)]
     order = [y, *(number for number in order if number not in (x, y)), x]
     places = {number: k for k, number in enumerate(order)}
-    work, maps = Work(log), []
+    payloads, maps = Payloads(log), []
     for index in reversed(path):
-        payload = work.payload(index)
+        payload = payloads.of(index)
         if payload is None:
             return None
         if log.gradient(index) != "yes":
@@ -138,7 +136,7 @@ def _read_off(op: str, payload: Payload, output: int, k: int, after: Shape, befo
     seed = tf.zeros(after, made.dtype)
     with compat.second_tape(seed) as second:
         out = pulled(seed)
-    columns = [compat.pull_many(second, [out], [seed], [vector])[0] for vector in seeds_like(given, before)]
+    columns = [compat.pull(second, [out], [seed], [vector])[0] for vector in seeds_like(given, before)]
     if any(column is None for column in columns):
         return None
     met = partners.one_each([flat(tf.convert_to_tensor(column)) for column in columns], int(np.prod(before)))

@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from wrt._backends.tensorflow import compat, events, noticed
+from wrt._backends.tensorflow import compat, events
 from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
-from wrt._backends.tensorflow.names import layers_named
-from wrt._backends.tensorflow.operators import lean_operators
+from wrt._backends.tensorflow.names import name_layers
 from wrt._backends.tensorflow.recording import TensorFlowRecording
-from wrt._backends.tensorflow.resting import rested
+from wrt._backends.tensorflow.tensors import is_tensor, taped_as
+from wrt._backends.tensorflow.tracing import pause_inside_operations
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.interrupts import held_back
 from wrt._core.protocol import Backend
@@ -29,7 +29,7 @@ from wrt._names.frame_names import visible_tensors
 from wrt._names.watch import Watcher
 
 
-def _closed(stack: ExitStack) -> None:
+def _close(stack: ExitStack) -> None:
     try:
         with held_back():
             stack.close()
@@ -45,9 +45,6 @@ class _Open(threading.local):
 
 
 OPEN = _Open()
-
-ROOM = 2**17
-"""Elements of tensors that may be kept alive for a while, so that what was done to them is written down later, or never."""
 
 
 class _Usual(dict[str | bytes, bool]):
@@ -65,13 +62,12 @@ class Recorder:
     """Fills a recording while it is open."""
 
     def __init__(self, backend: Backend) -> None:
-        self.recording = TensorFlowRecording(backend, compat.open_tape, compat.next_number())
+        self.recording = TensorFlowRecording(backend, compat.next_number())
         self.layers: list[str] = []
-        self.room = ROOM  # elements that may yet wait to be noted by their numbers
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
 
     @contextmanager
-    def listening(self) -> Iterator[TensorFlowRecording]:
+    def listen(self) -> Iterator[TensorFlowRecording]:
         """Record what runs inside, in this thread; names only where they are watched."""
         stack = ExitStack()
         try:
@@ -79,18 +75,18 @@ class Recorder:
                 self._begin(stack, user_frame(sys._getframe(1)))
             yield self.recording
         finally:
-            _closed(stack)
+            _close(stack)
 
     def _begin(self, stack: ExitStack, frame: FrameType | None) -> None:
         recording = self.recording
-        stack.enter_context(compat.EAGERLY.held())
-        stack.enter_context(noticed.reads(self._read))
-        stack.enter_context(noticed.arrays(self._from_numpy))
-        stack.enter_context(noticed.custom_gradients(self._custom))
-        stack.enter_context(layers_named(self))
-        stack.enter_context(lean_operators())
-        stack.enter_context(events.followed(recording.notes_for_why, self._count, self._number))
-        stack.callback(compat.close_tape, recording.open())
+        stack.enter_context(compat.EAGERLY.on())
+        stack.enter_context(compat.notice_reads(self._read))
+        stack.enter_context(compat.notice_arrays(self._from_numpy))
+        stack.enter_context(compat.notice_custom_gradients(self._custom))
+        stack.enter_context(name_layers(self))
+        stack.enter_context(events.follow_events(recording.events, self._count, self._number))
+        recording.tape = compat.open_tape()
+        stack.callback(compat.close_tape, recording.tape)
         compat.add_callback(self._ran)
         stack.callback(compat.remove_callback, self._ran)
         self._watch_what_is_at_hand(frame)
@@ -98,24 +94,24 @@ class Recorder:
         stack.callback(OPEN.recorders.remove, self)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch_names(self) -> Iterator[None]:
         """Learn what the user's variables mean: around his code and as little of ours as can be, for it takes time."""
         before = sys.gettrace()
         stack = ExitStack()
         try:
             with held_back():
-                stack.enter_context(Watcher(self.recording.is_tensor, _nobody, self._note))
+                stack.enter_context(Watcher(is_tensor, _nobody, self._note))
                 if before is None:
-                    self.tracer = stack.enter_context(rested())
+                    self.tracer = stack.enter_context(pause_inside_operations())
             yield
         finally:
-            _closed(stack)
+            _close(stack)
 
     def _count(self) -> int:
         return self.recording.log.count
 
     def _number(self, tensor: Any) -> int:
-        return compat.number(self.recording.known_as(tensor))
+        return compat.number(taped_as(tensor))
 
     # ---------------------------------------------------------------- tensors
 
@@ -129,10 +125,10 @@ class Recorder:
         recording = self.recording
         number = compat.number(tensor)
         if not recording.met(number):
-            recording.log.held[number] = tensor
+            recording.log.references[number] = tensor
             kind = compat.kind(tensor)
-            recording.log.shapes[number] = (compat.shape(tensor), kind)
-            recording.log.met(number)
+            recording.log.tensors[number] = (compat.shape(tensor), kind)
+            recording.log.meet(number)
             if kind != compat.RESOURCE:
                 recording.taped[number] = False
             if kind in compat.CARRIES_GRADIENT or kind == compat.RESOURCE:
@@ -142,16 +138,16 @@ class Recorder:
 
     def _watch_what_is_at_hand(self, frame: FrameType | None) -> None:
         if frame is not None:
-            for name, tensor in visible_tensors(frame, self.recording.is_tensor).items():
-                taped = self.recording.known_as(tensor)
+            for name, tensor in visible_tensors(frame, is_tensor).items():
+                taped = taped_as(tensor)
                 self.meet(taped, watch=True)
-                self.recording.called(name, compat.number(taped))
+                self.recording.call(name, compat.number(taped))
 
     def _note(self, name: str, tensor: Any, code: CodeType, offset: int) -> weakref.ref[Any]:
         """A variable of the user's code means a tensor now."""
         if type(tensor) is not compat.EagerTensor:
-            self.meet(self.recording.known_as(tensor))
-        elif tensor._id not in self.recording.taped:
+            self.meet(taped_as(tensor))
+        elif compat.number(tensor) not in self.recording.taped:
             self.meet(tensor)
         self.recording.noted.append((name, tensor, code, offset))
         return weakref.ref(tensor)
@@ -159,7 +155,7 @@ class Recorder:
     def name(self, name: str, tensor: Any, frame: FrameType | None) -> None:
         """Bind a name that no variable has: a layer, a tap."""
         frame = user_frame(frame)
-        if frame is not None and self.recording.is_tensor(tensor):
+        if frame is not None and is_tensor(tensor):
             self._note(name, tensor, frame.f_code, frame.f_lasti)
 
     def _custom(self, op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
@@ -169,7 +165,7 @@ class Recorder:
                 if isinstance(tensor, compat.EagerTensor):
                     self.meet(tensor, watch=True)
             if callable(backward):
-                customs = self.recording.notes_for_why.customs
+                customs = self.recording.events.customs
                 customs.append(events.custom(op, self._count(), inputs, outputs, backward))
 
     def _read(self, tensor: Any) -> None:
@@ -184,7 +180,7 @@ class Recorder:
 
     # ---------------------------------------------------------------- operations
 
-    def _ran(self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
+    def _ran(self, op: Any, inputs: Any, attributes: Any, outputs: Any, op_name: Any = None, graph: Any = None) -> None:
         """The hot path: called after every operation, of which it notes the tensors and the place."""
         if graph is not None or compat.is_quiet():
             return
@@ -195,7 +191,7 @@ class Recorder:
         taped = self.recording.taped
         watched, usual = False, is_usual[op]
         for tensor in inputs:
-            state = taped.get(tensor._id)
+            state = taped.get(compat.number(tensor))
             if state:
                 watched = True
             elif state is None:
@@ -204,39 +200,27 @@ class Recorder:
         if not (usual and watched) or compat.tapes_are_stopped():
             self._ran_unusually(op, inputs, attributes, outputs, frame, here, via, layer, watched)
             return
-        made = tuple(outputs or ())  # the caller may yet change his list
-        for tensor in made:
-            taped[tensor._id] = tensor._datatype_enum() in compat.CARRIES_GRADIENT
-            self.room -= tensor._num_elements()
-        self.recording.log.waiting.append((op, tuple(inputs), made, here, layer, False, attributes, via))
-        if self.room < 0:
-            self.room = ROOM
-            self.recording.log.read()
+        log, given = self.recording.log, tuple(map(compat.number, inputs))
+        made = tuple([log.note(tensor, op) for tensor in outputs or ()])
+        for number in made:
+            taped[number] = log.tensors[number][1] in compat.CARRIES_GRADIENT
+        log.add(Operation(op, given, made, here, layer, False, attributes, via))
 
     def _ran_unusually(
-        self,
-        op: str | bytes,
-        inputs: Any,
-        attributes: Any,
-        outputs: Any,
-        frame: FrameType,
-        here: Spot | None,
-        via: str,
-        layer: str,
-        watched: bool,
-    ) -> None:
+        self, op: str | bytes, inputs: Any, attributes: Any, outputs: Any, frame: FrameType, here: Spot | None, via: str,
+        layer: str, watched: bool,
+    ) -> None:  # fmt: skip
         """An operation that meets tensors for the first time, reads or writes a variable, or updates a tensor."""
         recording = self.recording
         log = recording.log
-        log.read()
         stopped = compat.tapes_are_stopped()
         op = op.decode() if isinstance(op, bytes) else op  # where TensorFlow left its fast path
-        late = [t for t in inputs if not recording.met(t._id) or t._id in recording.leaves]
+        late = [t for t in inputs if not recording.met(compat.number(t)) or compat.number(t) in recording.leaves]
         blind = bool(late) and self._met_late(op, late, watched, inputs, attributes, outputs, frame, stopped)
         numbers = tuple(log.number(compat.number(tensor)) for tensor in inputs)
         for number, tensor in zip(numbers, inputs):
             if number not in log.producer or log.tensors[number][1] == compat.RESOURCE:
-                log.held[number] = tensor
+                log.references[number] = tensor
         written = self._written(op, inputs)
         made = [self._made(tensor, stopped, op) for tensor in outputs or ()]
         index = log.add(Operation(op, numbers, (*written, *made), here, layer, stopped, attributes, via))
@@ -261,16 +245,9 @@ class Recorder:
         return number
 
     def _met_late(
-        self,
-        op: str,
-        late: list[Any],
-        watched: bool,
-        inputs: Any,
-        attributes: Any,
-        outputs: Any,
-        frame: FrameType,
+        self, op: str, late: list[Any], watched: bool, inputs: Any, attributes: Any, outputs: Any, frame: FrameType,
         stopped: bool,
-    ) -> bool:
+    ) -> bool:  # fmt: skip
         """Note what is met for the first time; True where its gradient through this operation is lost for good."""
         log = self.recording.log
         variables: list[Any] | None = None
@@ -306,7 +283,7 @@ class Recorder:
                 layer = self.layers[-1] if self.layers else ""
                 read = Operation("ReadVariableOp", numbers, (compat.number(tensor),), spot(frame), layer, False)
                 recording.log.add(read)
-                recording.log.held[compat.number(tensor)] = tensor
+                recording.log.references[compat.number(tensor)] = tensor
                 return True
         return False
 
@@ -318,8 +295,8 @@ class Recorder:
         if compat.is_call(op):
             for handle in handles:
                 self.recording.note_read(handle, None)
-            return tuple(self.recording.log.rewritten(compat.number(handle)) for handle in handles)
-        return tuple(self.recording.assigned(handle) for handle in handles)
+            return tuple(self.recording.log.rewrite(compat.number(handle)) for handle in handles)
+        return tuple(self.recording.note_assignment(handle) for handle in handles)
 
 
 def _nobody(binding: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -12,23 +14,25 @@ import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.cut import Apart, why_unreached
-from wrt._backends.tensorflow.events import Notes
+from wrt._backends.tensorflow.engine import TapeEngine, Traced, remember
+from wrt._backends.tensorflow.events import Events
 from wrt._backends.tensorflow.evidence import TensorFlowEvidence
+from wrt._backends.tensorflow.flow import at_address, flow
 from wrt._backends.tensorflow.log import Log
-from wrt._backends.tensorflow.moment import Moment, Moments, is_tensor, known_as
 from wrt._backends.tensorflow.pairs import local_maps
-from wrt._backends.tensorflow.price import Row
-from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside
-from wrt._backends.tensorflow.sweep import TapeLinear
-from wrt._backends.tensorflow.waists import flow
+from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside, written_less_often
+from wrt._backends.tensorflow.tensors import Keys, TensorKey, is_tensor, taped_as
+from wrt._backends.tensorflow.thresholds import PATHS_KEPT
+from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
+from wrt._core.evidence import Evidence
 from wrt._core.flow import Flow
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.local_maps import LocalMaps
-from wrt._core.protocol import Backend, Record
+from wrt._core.plan import Address
+from wrt._core.protocol import Backend, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where, place
 
@@ -36,33 +40,29 @@ from wrt._core.where import Where, place
 class TensorFlowRecording:
     """What is known of a run once it is over (and while it goes on)."""
 
-    def __init__(self, backend: Backend, open_tape: Callable[[], Any], start: int) -> None:
+    recorded = True
+
+    def __init__(self, backend: Backend, start: int) -> None:
         self.backend = backend
         self.log = Log(start)
         self.tape: Any = None
-        self.given: tuple[list[Any], dict[str, Any]] = ([], {})  # the arguments, with Moments in the places of tensors
+        self.given: tuple[list[Any], dict[str, Any]] = ([], {})  # the arguments, with keys in the places of tensors
         self.returned: Any = None
         self.noted: list[tuple[str, Any, CodeType, int]] = []  # names and tensors as they were bound, read when asked for
-        self.notes_for_why = Notes()
+        self.events = Events()
         self.updates: dict[int, Update] = {}
-        self.traced: dict[Any, Any] = {}  # sweeps that were traced
-        self.swept: dict[Any, int] = {}  # and those that were not: how many were swept one by one so far
-        self.rows: dict[Any, Row] = {}  # what one of them takes
+        self.traced: dict[Hashable, Traced | str] = {}  # sweeps that were traced, or why they cannot be
+        self._paths: dict[Hashable, list[int]] = {}
         self.taped: dict[int, bool] = {}  # every tensor met but handles of variables: whether gradients flow back to it
         self.leaves: dict[int, weakref.ref[Any]] = {}  # met, and not watched: see Recorder.meet
-        self._open_tape = open_tape
-        self.moments = Moments()
-        self._values: dict[int, weakref.ref[Value]] = {}  # while somebody holds them: see Moment
+        self.keys = Keys()
+        self._values: dict[int, weakref.ref[Value]] = {}  # while somebody holds them: see TensorKey
         self._names = Bindings()
         self._read = 0  # how many of the notes are in it
         self._called: dict[int, dict[str, None]] = {}  # number -> its names, in the order they were given
         self._assignments: dict[int, int] = {}  # handle -> how often it was assigned to
         self._late: set[int] = set()
         self._reads: dict[int, dict[int, list[Any]]] = {}  # handle -> assignments before -> what was read
-
-    def open(self) -> Any:
-        self.tape = self._open_tape()
-        return self.tape
 
     def watch(self, number: int, tensor: Any) -> None:
         if not compat.tapes_are_stopped():  # then it would not be heard
@@ -81,29 +81,26 @@ class TensorFlowRecording:
 
     # ---------------------------------------------------------------- Values
 
-    is_tensor = staticmethod(is_tensor)
-    known_as = staticmethod(known_as)
-
     def lift(self, obj: Any) -> Value:
         """The one Value of a tensor or variable in this run, as long as somebody holds it."""
-        return self._value_at(self.moments.of(obj))
+        return self._value_at(self.keys.of(obj))
 
-    def _value_at(self, moment: Moment) -> Value:
-        held = self._values.get(moment.number)
-        found = None if held is None else held()
+    def _value_at(self, key: TensorKey) -> Value:
+        reference = self._values.get(key.number)
+        found = None if reference is None else reference()
         if found is None:
-            name = next(iter(self._called.get(moment.number, ())), "")  # of those that were read so far
-            found = Value(self, moment, moment.shape, moment.dtype, name)
-            self._values[moment.number] = weakref.ref(found)
+            name = next(iter(self._called.get(key.number, ())), "")  # of those that were read so far
+            found = Value(self, key, key.shape, key.dtype, name)
+            self._values[key.number] = weakref.ref(found)
         return found
 
     def _values_in(self, tree: Any) -> Any:
         """The user's own containers with a Value in the place of every tensor."""
-        if type(tree) is Moment:
+        if type(tree) is TensorKey:
             return self._value_at(tree)
-        if type(tree) is list and all(type(one) is Moment for one in tree):
+        if type(tree) is list and all(type(one) is TensorKey for one in tree):
             return [self._value_at(one) for one in tree]
-        return tf.nest.map_structure(lambda leaf: self._value_at(leaf) if type(leaf) is Moment else leaf, tree)
+        return tf.nest.map_structure(lambda leaf: self._value_at(leaf) if type(leaf) is TensorKey else leaf, tree)
 
     @property
     def inputs(self) -> list[Any]:
@@ -120,13 +117,13 @@ class TensorFlowRecording:
         return self._values_in(self.returned)
 
     def find(self, obj: Any) -> Value | None:
-        if not self.is_tensor(obj) or not self.met(compat.number(self.known_as(obj))):
+        if not is_tensor(obj) or not self.met(compat.number(taped_as(obj))):
             return None
         return self.lift(obj)
 
     def met(self, number: int) -> bool:
         """Whether the run made or used a tensor, or the handle of a variable."""
-        return number in self.taped or number in self.log.shapes
+        return number in self.taped or number in self.log.tensors
 
     def made(self, value: Value) -> bool:
         """Whether an operation of this run made it."""
@@ -143,30 +140,38 @@ class TensorFlowRecording:
         while self._read < len(self.noted):
             name, tensor, code, offset = self.noted[self._read]
             self._read += 1
-            moment = self.moments.of(tensor)
-            self._names.add(Binding(name, moment, code, offset, self._read))
-            self.called(name, moment.number)
+            key = self.keys.of(tensor)
+            self._names.add(Binding(name, key, code, offset, self._read))
+            self.call(name, key.number)
 
-    def called(self, name: str, number: int) -> None:
+    def call(self, name: str, number: int) -> None:
         """A tensor has a name, perhaps from before the recording."""
         self._called.setdefault(number, {})[name] = None
 
     def bound(self, binding: Binding) -> Value:
-        moment = binding.object
-        return Value(self, moment, moment.shape, moment.dtype, binding.name)
+        key = binding.object
+        return Value(self, key, key.shape, key.dtype, binding.name)
 
     def value(self, value: Value) -> Any:
         if value.key.variable is None:
             return value.key.tensor
-        with compat.undisturbed():
+        with compat.off_tapes():
             return value.key.variable.read_value()
 
     def where(self, value: Value) -> Where | None:
         return self.log.where(self.number(value))
 
+    def map_tree(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
+        if type(tree) is Value:  # looking into containers takes longer
+            return wrap(tree)
+        return tf.nest.map_structure(lambda leaf: wrap(leaf) if type(leaf) is Value else leaf, tree)
+
     def evidence(self) -> TensorFlowEvidence:
         """The run under examination, for `why` and `check`."""
         return TensorFlowEvidence(self)
+
+    def open_loops(self, y: Value, x: Value) -> AbstractContextManager[tuple[Evidence, int, int] | None]:
+        return nullcontext(None)  # what ran was recorded step by step
 
     def numbered(self, value: Value) -> int | None:
         """Which tensor of the graph a Value is."""
@@ -199,11 +204,11 @@ class TensorFlowRecording:
             self._late.add(number)
         self._reads.setdefault(number, {}).setdefault(self._assignments.get(number, 0), []).append(read)
 
-    def assigned(self, handle: Any) -> int:
+    def note_assignment(self, handle: Any) -> int:
         """The number of a variable after an assignment to it."""
         number = compat.number(handle)
         self._assignments[number] = self._assignments.get(number, 0) + 1
-        return self.log.rewritten(number)
+        return self.log.rewrite(number)
 
     def sources(self, value: Value) -> list[Any]:
         """The tensors of the tape whose gradients together are the gradient of a Value.
@@ -261,14 +266,12 @@ class TensorFlowRecording:
     @staticmethod
     def _write(update: Update, k: int, buffer: int) -> Write:
         where = None if update.spot is None else place(*update.spot)
-        with compat.undisturbed():
+        with compat.off_tapes():
             return Write(buffer, k, len(update.positions), update.region(), where)
 
     def at(self, value: Value, k: int) -> tuple[Value, Elements]:
         versions = self.versions(self.own(value))
         if not 0 <= k < len(versions):
-            from wrt._backends.tensorflow.refusals import written_less_often
-
             raise written_less_often(k, len(versions) - 1)
         return versions[k], Elements.all(versions[k].shape)
 
@@ -279,7 +282,7 @@ class TensorFlowRecording:
         chain = self.chain(value)
         if not chain:
             return Side(elements.shape, (Part(value, elements),), notes=self._assigned(value))
-        with compat.undisturbed():
+        with compat.off_tapes():
             regions = [update.positions for update in chain]
         owner = np.zeros(value.size, dtype=np.int64)
         for k, region in enumerate(regions, 1):
@@ -299,6 +302,9 @@ class TensorFlowRecording:
             return ()
         return ("the variable was assigned to between two reads: asked about its last value that was read",)
 
+    def refuse_filled(self, value: Value) -> None:
+        """Every update makes a tensor of its own: the pieces are always told apart."""
+
     def same(self, y: Value, x: Value) -> bool:
         return bool(y.key.number == x.key.number)
 
@@ -310,51 +316,106 @@ class TensorFlowRecording:
             if not (value.dtype.is_floating or value.dtype.is_complex):
                 raise not_a_float(self._spoken(value, letter), value.dtype.name)
 
-    def linear(self, y: Value, xs: Sequence[Value]) -> TapeLinear:
-        groups = [self.sources(x) for x in xs]
+    def engine(self, y: Value, xs: Sequence[Value]) -> TapeEngine:
+        found = TapeEngine(self, y, xs)
         if self.leaves:
-            for source in (source for group in groups for source in group):
+            for source in found.sources:
                 number = compat.number(source)
                 if number in self.leaves:
                     self.watch(number, source)  # what is asked for has to be watched, though only now
-        return TapeLinear(self, y, groups)
+        return found
 
-    def row(self, y: Value, x: Value, position: int) -> Any:
-        """One row with respect to all of x, in x's own shape; None where more has to be looked at."""
-        if not (y.dtype.is_floating and x.dtype.is_floating) or y.key.number == x.key.number or x.record is not self:
-            return None
-        return self.linear(y, (x,)).row(position)
+    def outside(self) -> AbstractContextManager[None]:
+        return nullcontext()  # a sweep steps off the tapes of the user by itself
 
-    def signature(self, y: Value) -> tuple[str, ...]:
-        """What ran, in order: two runs of one program share it."""
-        return tuple([operation.op for operation in self.log.operations])
+    # ---------------------------------------------------------------- what plans are made from
 
-    def at_hand(self, number: int) -> Any:
-        """A tensor of the run by its number, if anybody keeps it."""
-        held = self.log.held.get(number)
-        return held() if type(held) is weakref.ref else held
+    def path(self, y: Value, xs: Sequence[Value]) -> list[int]:
+        """The operations on the way from any x to y, in the order they ran."""
+        key = (self.number(y), *map(self.number, xs), self.log.count)
+        found = self._paths.get(key)
+        if found is None:
+            found = self.log.between(key[1:-1], key[0])
+            remember(self._paths, key, found, PATHS_KEPT)
+        return found
+
+    def work_between(self, y: Value, xs: Sequence[Value]) -> tuple[int, int]:
+        """How many operations are on the way, and how many numbers they made; of a gradient, three for each of the run."""
+        known = self.number(y) in self.log.tensors
+        path, times = (self.path(y, xs), 1) if known else (self._made_by(y), 3)
+        made = sum(self.log.size(number) for index in path for number in self.log.operations[index].outputs)
+        return times * len(path), times * made
+
+    def _made_by(self, y: Value) -> list[int]:
+        """The operations that led to y, in the order they ran; to a gradient, which is not in the log, any may have led."""
+        log, number = self.log, self.number(y)
+        return sorted(log.ancestors([number])[1]) if number in log.tensors else list(range(log.count))
+
+    def signature(self, y: Value) -> Hashable:
+        """Every operation that led to y, with its settings, and what it was given: another operation, or whole numbers."""
+        log = self.log
+        numbers: dict[int, int] = {}  # in the order in which they come, which the next run repeats
+        found: list[Hashable] = []
+        for index in self._made_by(y):
+            operation = log.operations[index]
+            outside = [self._constant(k) for k in operation.inputs if k not in numbers]
+            for k in (*operation.inputs, *operation.outputs):
+                numbers.setdefault(k, len(numbers))
+            made = [log.tensors[k] for k in operation.outputs]
+            what = ("a compiled function", "") if compat.is_call(operation.op) else (operation.op, repr(operation.attributes))
+            found.append((*what, tuple([numbers[k] for k in operation.inputs]), *outside, *made))
+        return (*found, numbers.get(self.number(y)), y.shape, y.dtype.name)
+
+    def _constant(self, number: int) -> Hashable:
+        """A tensor from outside: its shape and dtype, and whole numbers too, which are indices, axes and shapes."""
+        shape, kind = self.log.tensors[number]
+        tensor = self.log.at_hand(number) if compat.dtype_of(kind).is_integer else None
+        if tensor is None:
+            return shape, kind
+        with compat.off_tapes():
+            return shape, kind, hashlib.blake2b(tensor.numpy().tobytes(), digest_size=16).digest()
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
-        """The tensors between y and xs; None where a gradient may take other ways than the operations."""
-        if any(value.key.variable is not None for value in (y, *xs)) or self.notes_for_why.customs:
-            return None
-        return flow(self, y, xs)
+        return flow(self, y, xs) if self._is_plain(y, *xs) else None
+
+    def at_address(self, y: Value, xs: Sequence[Value], address: Address) -> Value | None:
+        return at_address(self, y, xs, address) if self._is_plain(y, *xs) else None
+
+    def last_weights(self, y: Value, xs: Sequence[Value]) -> tuple[Value, Any] | None:
+        return None
+
+    def _is_plain(self, *values: Value) -> bool:
+        """Whether gradients take no other ways than the operations: no variables, no gradients of the user's own."""
+        return not self.events.customs and all(value.key.variable is None for value in values)
 
     def lift_number(self, number: int, dtype: Any) -> Value | None:
         """The Value of a tensor by its number, where it is at hand and has this dtype."""
-        tensor = self.at_hand(number)
+        tensor = self.log.at_hand(number)
         return self.lift(tensor) if tensor is not None and tensor.dtype == dtype else None
 
     def local_maps(self, y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None:
-        """Which elements meet in each operation between y and x; None where one is not known to be simple."""
-        if x.key.variable is not None or y.key.variable is not None or self.notes_for_why.customs:
-            return None
-        return local_maps(self.log, self.number(y), self.number(x), certain=certain)
+        return local_maps(self.log, self.number(y), self.number(x), certain=certain) if self._is_plain(y, x) else None
+
+    def widest(self, y: Value) -> int:
+        operations = self.log.operations
+        return max((self.log.size(number) for index in self._made_by(y) for number in operations[index].outputs), default=y.size)
+
+    def patches(self, y: Value, rows: Elements, x: Value, columns: Elements) -> Patches | None:
+        return None
+
+    def recorded_function(self, y: Value, x: Value) -> RecordedFunction | None:
+        return None  # the gradients of a tape belong to its own numbers
+
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        return None  # an answer holds the run, and a run that holds answers would only go when garbage is collected
+
+    # ---------------------------------------------------------------- answers that are no numbers
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        given = {moment.number for moment in _leaves(self.given)}
+        given = {key.number for key in _leaves(self.given)}
         named = self._spoken(y, "y"), self._spoken(x, "x")
-        return why_unreached(Apart(self.log, self.number(y), self.number(x), named), given)
+        return why_unreached(Unreached(self.log, self.number(y), self.number(x), named), given)
 
     def _spoken(self, value: Value, letter: str) -> str:
         """As the user calls it, otherwise by its letter in the notation."""
@@ -376,12 +437,12 @@ class TensorFlowRecording:
                 return None
             return self._write(update, len(self.chain(self.lift(update.after))), compat.number(update.after))
 
-        ends = [[moment.number for moment in _leaves(tree)] for tree in (self.given, self.returned)]
+        ends = [[key.number for key in _leaves(tree)] for tree in (self.given, self.returned)]
         return self.log.graph(ends[0], ends[1], self.called_by, write)
 
 
-def _leaves(tree: Any) -> list[Moment]:
-    return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, Moment)]
+def _leaves(tree: Any) -> list[TensorKey]:
+    return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, TensorKey)]
 
 
 def _written_twice(regions: list[Any], elements: Elements) -> tuple[str, ...]:

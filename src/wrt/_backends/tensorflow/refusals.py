@@ -77,7 +77,7 @@ def written_less_often(k: int, last: int) -> WrongIndex:
     )
 
 
-def engine(error: Exception) -> EngineRefused:
+def engine_failed(error: Exception) -> EngineRefused:
     said = str(error).strip().splitlines()
     if "KeyError: b'pyfunc_" in str(error):
         return EngineRefused(

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.standin import stand_in
+from wrt._backends.tensorflow.patching import Patch
 
 Due = Callable[[], bool]
 Saw = Callable[[dict[str, Any] | None], None]
@@ -29,11 +29,11 @@ def stepping(model: Any, due: Due, saw: Saw, missed: Callable[[str], None]) -> I
     """Call `saw` for every gradient of the model's variables that a tape was asked for, with the numbers if it is due."""
     loop = _Loop(model, due, saw, missed)
     with ExitStack() as stack:
-        stack.enter_context(stand_in(tf.GradientTape, "gradient", loop.gradient))
+        stack.enter_context(Patch(tf.GradientTape, "gradient", loop.gradient))
         trainer = _trainer(model)
         if trainer is not None:
             stack.enter_context(_own_train_function(model))
-            stack.enter_context(stand_in(trainer, "make_train_function", loop.make_train_function))
+            stack.enter_context(Patch(trainer, "make_train_function", loop.make_train_function))
         yield
 
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import CO_OPTIMIZED
 from operator import methodcaller
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType, NoneType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -356,13 +355,15 @@ class Undisturbed:
     def __enter__(self) -> None:
         self._retained = [(tensor, _grad(tensor)) for tensor in retained_here() or ()]
         self._stack: ExitStack | None = None
-        if has_modes():
-            self._stack = ExitStack()
-            self._stack.enter_context(torch._C.DisableTorchFunction())
-            self._stack.enter_context(torch.inference_mode(False))
-            self._stack.enter_context(torch.autocast("cpu", enabled=False))
+        if not has_modes():
+            return
+        with ExitStack() as stack:
+            stack.enter_context(torch._C.DisableTorchFunction())
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.autocast("cpu", enabled=False))
             if torch.is_autocast_enabled("cuda"):
-                self._stack.enter_context(torch.autocast("cuda", enabled=False))
+                stack.enter_context(torch.autocast("cuda", enabled=False))
+            self._stack = stack.pop_all()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for tensor, grad in self._retained:
@@ -422,7 +423,8 @@ def retained_here(*, only_if_calm: bool = False) -> list[torch.Tensor] | None:
             scopes.append(list(scope.values()))
             if scope is not frame.f_globals:
                 scopes.append(list(frame.f_globals.values()))
-                if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(scope) == 3:
+                stays = _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None
+                if stays and sys.getrefcount(scope) == 3:
                     scope.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
     found: list[torch.Tensor] = []
@@ -472,25 +474,6 @@ def batched(
             _batching._vmap_decrement_nesting()
 
 
-def batched_pull(
-    out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seeds: torch.Tensor
-) -> list[torch.Tensor | None]:
-    """`pull` of a batch through operations that all have a batching rule: there is no remark to silence."""
-    if _functorch is None or not _ready:
-        _ready.append(True)  # the first time, torch loads its decompositions
-        return batched(lambda seed: pull(out, ins, seed), seeds)
-    count = seeds.shape[0]
-    level = _functorch._vmap_increment_nesting(count, "error")
-    try:
-        found = pull(out, ins, _functorch._add_batch_dim(seeds, 0, level))
-        return [None if one is None else _functorch._remove_batch_dim(one, level, count, 0) for one in found]
-    finally:
-        _functorch._vmap_decrement_nesting()
-
-
-_ready: list[bool] = []
-
-
 def _by_public_vmap(
     function: Callable[..., Sequence[torch.Tensor | None]], *batches: torch.Tensor
 ) -> list[torch.Tensor | None]:
@@ -509,7 +492,6 @@ def _by_public_vmap(
 # so since torch 2.1, and in 2.13
 _NEEDED = ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim")
 _batching: Any = torch._functorch.vmap if all(hasattr(torch._functorch.vmap, name) for name in _NEEDED) else None
-_functorch: Any = torch._C._functorch if all(hasattr(torch._C._functorch, name) for name in _NEEDED) else None
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import math
 
 import torch
 
+from wrt._backends.torch.pages import product
+
 LARGE = 2**16  # numbers from which on the order of a copy matters
 RUN = 32  # numbers next to one another that make it not matter
 
@@ -28,8 +30,8 @@ def contract(equation: str, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     first = arranged(a, [one.index(name) for name in batch + left + inner], len(batch)).reshape(count, -1, depth)
     second = arranged(b, [other.index(name) for name in batch + inner + right], len(batch)).reshape(count, depth, -1)
     made = batch + left + right
-    product = torch.bmm(first, second).view([lengths[name] for name in made])
-    return product.permute([made.index(name) for name in kept])
+    multiplied = torch.bmm(first, second) if batch else product(first[0], second[0])
+    return multiplied.view([lengths[name] for name in made]).permute([made.index(name) for name in kept])
 
 
 def arranged(array: torch.Tensor, order: list[int], ahead: int) -> torch.Tensor:

@@ -81,7 +81,7 @@ class TorchEngine:
                 if method == BATCHED and self._has_custom_code():
                     break  # the older vmap does not refuse what it cannot do: it may end the process
                 try:
-                    with compat.Undisturbed(), compat.SILENCE:
+                    with compat.Undisturbed():
                         return Swept([_own_batch(g, seeds) for g in sweep(seeds)], method, 1, tuple(refused))
                 except torch.OutOfMemoryError:
                     raise
@@ -95,9 +95,10 @@ class TorchEngine:
         return compat.batched(lambda seed: compat.pull(self.out, self.ins, seed), seeds)
 
     def _by_older_vmap(self, seeds: Tensor) -> Sequence[Tensor | None]:
-        return torch.autograd.grad(
-            [self.out], self.ins, [seeds], retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
+        with compat.silent_vmap():
+            return torch.autograd.grad(
+                [self.out], self.ins, [seeds], retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
 
     def _has_custom_code(self) -> bool:
         """Whether a Function of the user's lies on the way, other than what torch itself wraps checkpoints and graphs in."""
@@ -107,22 +108,24 @@ class TorchEngine:
 
     def push(self, tangents: Sequence[Tensor | None], *, batched: bool = True) -> Swept:
         with compat.Undisturbed(), torch.enable_grad():
-            pulled = self._set_up_push()
-            live = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None and t is not None]
-            if not live:
+            outputs: list[Tensor] = []
+            columns: list[Tensor] = []
+            for gradient, tangent in zip(self._set_up_push(), tangents, strict=True):
+                if gradient is not None and tangent is not None:
+                    outputs.append(gradient)
+                    columns.append(tangent)
+            if not outputs:
                 return Swept([None], DOUBLE_BACKWARD)
-            outputs, columns = [g for g, _ in live], [t for _, t in live]
-            count = len(columns[0])
+            seed, count = self._seed, len(columns[0])
 
             def one(*column: Tensor) -> tuple[Tensor]:
-                found = torch.autograd.grad(outputs, [self._seed], list(column), retain_graph=True, allow_unused=True)
-                return (torch.zeros_like(self._seed) if found[0] is None else found[0],)
+                found = torch.autograd.grad(outputs, [seed], list(column), retain_graph=True, allow_unused=True)
+                return (torch.zeros_like(seed) if found[0] is None else found[0],)
 
             refused: list[str] = []
             if batched and count > 1:
                 try:
-                    with compat.SILENCE:
-                        (pushed,) = compat.batched(one, *columns)
+                    (pushed,) = compat.batched(one, *columns)
                     return Swept([None if pushed is None else pushed.detach()], f"{DOUBLE_BACKWARD}, {VMAP}")
                 except torch.OutOfMemoryError:
                     raise

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections import UserDict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -67,7 +68,10 @@ class TorchEvidence:
             return -1
         return next((operation for operation, flag in flips if flag), None)
 
-    def unseen(self, y: int, x: int) -> list[Where | None]:
+    def requests(self) -> Sequence[tuple[list[int], list[int]]]:
+        return ()  # there are no tapes
+
+    def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
         """Where y takes what nobody saw being made: in code that no recording looks into, which has no line."""
         return [None] if self.recorder.may_come_unrecorded(self.graph, upstream(self.graph, y)) else []
 
@@ -131,7 +135,7 @@ class TorchEvidence:
         if compat.same_edge(out, into):
             return np.asarray(seed, dtype=np.float64)
         with quiet():
-            return as_numbers(torch.autograd.grad([out], [into], [like(seed, out)], retain_graph=True, allow_unused=True)[0])
+            return as_numbers(_gradients(out, seed, [into])[0])
 
     def largest(self, y: int, seed: Numbers, xs: Sequence[int]) -> list[float | None]:
         out, into = self.edge(y), [self.edge(x) for x in xs]
@@ -139,21 +143,18 @@ class TorchEvidence:
         if out is None or not asked:
             return [None] * len(xs)
         with quiet():
-            pulled = torch.autograd.grad([out], asked, [like(seed, out)], retain_graph=True, allow_unused=True)
-            sizes = iter(_largest(pulled))
-        return [next(sizes) if edge is not None and not compat.same_edge(edge, out) else None for edge in into]
+            sizes = iter(_largest(_gradients(out, seed, asked)))
+        return [next(sizes) if edge in asked else None for edge in into]
 
     def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
         out = self.edge(y)
         if out is None:
             return {}
         numbers, edges = self._edges(out)
-        seeds = like(seed, out)
         with quiet():
-            pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True)
-        found = _Lazy(zip(numbers, pulled, strict=True))
+            found = _Lazy(zip(numbers, _gradients(out, seed, edges), strict=True))
         found[y] = np.asarray(seed, dtype=np.float64)
-        return found
+        return cast(Any, found)
 
     def measured(self, y: int, seed: Numbers, wanted: frozenset[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """How large the gradient of sum(seed * y) is at these values, by one pass; nothing is copied."""
@@ -162,10 +163,8 @@ class TorchEvidence:
             return
         found = [(k, edge) for k, edge in zip(*self._edges(out), strict=True) if k in wanted]
         with quiet():
-            seeds = like(seed, out)
-            edges = [edge for _, edge in found]
-            pulled = torch.autograd.grad([out], edges, [seeds], retain_graph=True, allow_unused=True) if edges else ()
-            for number, gradient in zip([y, *(k for k, _ in found)], [seeds, *pulled], strict=True):
+            pulled = _gradients(out, seed, [edge for _, edge in found])
+            for number, gradient in zip([y, *(k for k, _ in found)], [like(seed, out), *pulled], strict=True):
                 if gradient is not None and gradient.numel():
                     yield number, _measure(gradient.detach())
 
@@ -284,6 +283,14 @@ def _library_name(code: CodeType) -> str:
     return f"torch.{path}.{code.co_qualname}"
 
 
+def _gradients(out: GradientEdge, seed: Numbers, edges: list[GradientEdge]) -> Sequence[Tensor | None]:
+    """One pass of the engine from here to these edges."""
+    found: Sequence[Tensor | None] = ()
+    if edges:
+        found = torch.autograd.grad([out], edges, [like(seed, out)], retain_graph=True, allow_unused=True)
+    return found
+
+
 def _largest(gradients: Sequence[Tensor | None]) -> list[float | None]:
     """The largest absolute element of each; NaN where one is NaN."""
     ends: list[Tensor] = []
@@ -297,26 +304,14 @@ def _largest(gradients: Sequence[Tensor | None]) -> list[float | None]:
     return [None if g is None else next(sizes) if g.numel() else 0.0 for g in gradients]
 
 
-class _Lazy(dict[int, "Numbers | None"]):
+class _Lazy(UserDict[int, Any]):
     """Gradients by value, made numbers of when they are looked at: most never are."""
 
     def __getitem__(self, number: int) -> Numbers | None:
-        found: Any = dict.__getitem__(self, number)
+        found: Any = self.data[number]
         if isinstance(found, Tensor):
-            found = self[number] = as_numbers(found)
+            found = self.data[number] = as_numbers(found)
         return found
-
-    def get(self, number: int, otherwise: Any = None) -> Any:
-        try:
-            return self[number]
-        except KeyError:
-            return otherwise
-
-    def values(self) -> Any:
-        return [self[number] for number in self]
-
-    def items(self) -> Any:
-        return [(number, self[number]) for number in self]
 
 
 def _measure(gradient: Tensor) -> dict[str, Any]:

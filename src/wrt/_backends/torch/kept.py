@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -22,11 +23,11 @@ class kept:  # a generator would take as long as everything else here
         self.tables: list[tuple[Table, Table]] = []
         self.compiled: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.copies: dict[int, torch.Tensor] = {}
-        for table, plain in _buffers([one for one in map(_module, objects) if one is not None]):
-            if plain:
-                self.tables.append((table, dict(table)))
-            else:
-                self.compiled += [(one, one.detach().clone()) for one in table.values() if one is not None]
+        for module in chain.from_iterable(map(_modules, objects)):
+            if isinstance(module, torch.jit.ScriptModule):  # nothing can be put in the places of its buffers
+                self.compiled += [(one, one.detach().clone()) for one in module.buffers(recurse=False)]
+            elif module._buffers:
+                self.tables.append((module._buffers, dict(module._buffers)))
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         self.state = torch.get_rng_state()
         self.on_devices = [(device, torch.cuda.get_rng_state(device)) for device in devices]
@@ -54,28 +55,7 @@ class kept:  # a generator would take as long as everything else here
                     buffer.copy_(saved)
 
 
-def _buffers(modules: list[Any]) -> list[tuple[Table, bool]]:
-    """The buffers of modules and of their parts, and whether others can be put in their places (not in TorchScript).
-
-    `Module.buffers()` takes longer than a small model runs.
-    """
-    found: list[tuple[Table, bool]] = []
-    seen = set()
-    while modules:
-        module = modules.pop()
-        if module is not None and id(module) not in seen:
-            seen.add(id(module))
-            plain = not isinstance(module, torch.jit.ScriptModule)
-            buffers = module._buffers if plain else dict(module.named_buffers(recurse=False))
-            if buffers:
-                found.append((buffers, plain))
-            modules.extend(module.children() if not plain else module._modules.values())
-    return found
-
-
-def _module(obj: Any) -> torch.nn.Module | None:
-    """The module behind a model, or behind a bound method of one."""
-    if isinstance(obj, torch.nn.Module):
-        return obj
-    owner = getattr(obj, "__self__", None)
-    return owner if isinstance(owner, torch.nn.Module) else None
+def _modules(obj: Any) -> Iterable[torch.nn.Module]:
+    """A model, or that behind a bound method of one, with all its parts."""
+    model = obj if isinstance(obj, torch.nn.Module) else getattr(obj, "__self__", None)
+    return model.modules() if isinstance(model, torch.nn.Module) else ()

@@ -41,11 +41,12 @@ class Moment:
     def __init__(self, edge: GradientEdge | None, tensor: torch.Tensor | None, device: torch.device | None = None) -> None:
         """Of a tensor as it is now; of an edge alone, on a device, where nobody holds the tensor."""
         self._edge = edge
+        self.tensor: Callable[[], torch.Tensor | None]
         if tensor is None:
             self.device, self.tensor, self.version, self.view, self.leaf = device, graph_flow.no_tensor, -1, None, None
         else:
             self.device = tensor.device
-            self.tensor: Callable[[], torch.Tensor | None] = weakref.ref(tensor)
+            self.tensor = weakref.ref(tensor)
             self.version = tensor._version
             self.view = tensor if tensor._is_view() else None
             self.leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
@@ -200,9 +201,9 @@ class LiveRecord:
 
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate; of one tensor by itself none is needed."""
-        if len(x.parts) == 1 and y.key is x.parts[0].value.key:
-            return
         if y.key._edge is None and y.key.edge is None:
+            if len(x.parts) == 1 and self.same(y, x.parts[0].value):
+                return
             raise _no_history(y, f"{_name(y, 'y')} does not require grad, so torch kept no history of it", y, x)
         side: Side | None = x
         while side is not None:

@@ -162,7 +162,8 @@ def rerun(kept: tuple[Any, Any, Any], values: Sequence[int]) -> Again | None:
     call = _Call(func.apply if custom else func, leaves, structure, [place for _, place, _ in floats])
     inputs = tuple(t.detach().double().cpu().numpy().copy() for _, _, t in floats)
     rule = _last_return(func.backward) if custom else None
-    return Again(inputs, tuple(number for number, _, _ in floats), call, func.__name__ if custom else "", rule, push=call.push)
+    numbers, name = tuple(number for number, _, _ in floats), func.__name__ if custom else ""
+    return Again(inputs, numbers, call, name, rule, push=call.push, is_narrow=lambda: call.narrow)
 
 
 class _Call:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from wrt._backends.torch import thresholds
 from wrt._core.index import Shape
 
 Tensor: TypeAlias = torch.Tensor
@@ -16,12 +17,8 @@ Tensor: TypeAlias = torch.Tensor
 NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 """On a CPU, NumPy makes and looks at small tensors of these in a fraction of the time of torch's dispatcher."""
 
-LARGE = 2**18
-"""Numbers of which fresh memory is there in a tenth of the time torch takes."""
-
-LINE = 64
-"""Bytes of a cache line. NumPy begins anywhere, and MKL takes up to three times as long for a product whose rows begin
-inside of a line."""
+LARGE = thresholds.FRESH_MEMORY_ELEMENTS
+LINE = thresholds.CACHE_LINE_BYTES
 
 
 def zeros(shape: Shape, dtype: torch.dtype, device: torch.device) -> Tensor:

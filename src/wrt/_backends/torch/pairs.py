@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from wrt._backends.torch import compat
-from wrt._backends.torch.patch import ELEMENTWISE, shape_of
 from wrt._backends.torch.nodes import Spot, signed
+from wrt._backends.torch.patch import ELEMENTWISE, shape_of
 from wrt._backends.torch.walk import walk
 from wrt._core import partners
 from wrt._core.index import Shape

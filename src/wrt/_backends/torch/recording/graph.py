@@ -23,21 +23,12 @@ def plain_graph(record: TorchRecording) -> Graph:
     for name in record.names:
         for binding in record.names.all(name):
             names.setdefault(binding.object.number, []).append(name)
-    spelled: dict[Any, str] = {}
     for number, made in enumerate(recorder.values):
-        dtype = made.dtype
-        if dtype not in spelled:
-            spelled[dtype] = str(dtype).removeprefix("torch.")
-        named = tuple(names[number]) if number in names else ()
-        graph.tensors[number] = Tensor(
-            number, tuple(made.shape), spelled[dtype], made.operation, 0, named, made.requires_grad
-        )
-    used: set[int] = set()
-    for number in range(len(recorder.operations)):
-        operation = recorder.operation(number)
-        graph.nodes.append(_node(number, operation, recorder))
-        used.update(operation.outputs)
-    graph.inputs = [k for k in graph.tensors if k not in used]
+        dtype, named = str(made.dtype).removeprefix("torch."), tuple(names.get(number, ()))
+        graph.tensors[number] = Tensor(number, tuple(made.shape), dtype, made.operation, 0, named, made.requires_grad)
+    graph.nodes = [_node(number, recorder.operation(number), recorder) for number in range(len(recorder.operations))]
+    made_by_operations = {k for node in graph.nodes for k in node.outputs}
+    graph.inputs = [k for k in graph.tensors if k not in made_by_operations]
     return graph
 
 
@@ -48,16 +39,8 @@ def _node(number: int, operation: Operation, recorder: Recorder) -> Node:
         buffer, written, k = operation.written[0]
         touched = buffer.extent(k)
         write = Write(written, k, touched, f"{touched} elements", where)
-    return Node(
-        number,
-        operation.name,
-        tuple(operation.inputs),
-        tuple(operation.outputs),
-        where,
-        operation.module,
-        _gradient(number, operation, recorder),
-        write,
-    )
+    ends = tuple(operation.inputs), tuple(operation.outputs)
+    return Node(number, operation.name, *ends, where, operation.module, _gradient(number, operation, recorder), write)
 
 
 def _gradient(number: int, operation: Operation, recorder: Recorder) -> Gradient:

@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-WRAPPERS = ("_orig_mod.", "module.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+WRAPPERS = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 class ModulePaths:
@@ -55,13 +55,4 @@ def without_wrappers(path: str) -> str:
     >>> without_wrappers("_orig_mod.module.fc.weight")
     'fc.weight'
     """
-    path += "."
-    changed = True
-    while changed:
-        changed = False
-        for wrapper in WRAPPERS:
-            if path.startswith(wrapper):
-                path, changed = path[len(wrapper) :], True
-            elif f".{wrapper}" in path:
-                path, changed = path.replace(f".{wrapper}", "."), True
-    return path.rstrip(".")
+    return ".".join(part for part in path.split(".") if part not in WRAPPERS)

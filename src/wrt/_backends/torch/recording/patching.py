@@ -24,7 +24,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.kinds import TRAITS, Traits
 from wrt._backends.torch.recording.entries import is_shadow_source
 from wrt._backends.torch.recording.recorder import Recorder
-from wrt._core.evidence import Event
+from wrt._core.evidence import Event, LostHistory
 from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
 
@@ -251,7 +251,8 @@ def backward_calls() -> None:
         except RuntimeError as error:
             values = recording.events.noted[-1].values
             if compat.Words.NO_HISTORY in str(error) and values:
-                error.without_history = recording, values[0]  # type: ignore[attr-defined]  # for `why(error)`
+                lost = LostHistory(recording.evidence, values[0], recording.bound_at)
+                error.without_history = lost  # type: ignore[attr-defined]  # for `why(error)`
             raise
 
     _replace(torch.autograd, compat.ENGINE_CALL, run)

@@ -171,9 +171,7 @@ class Recorder(TorchFunctionMode):
         outputs = self._outputs(result if isinstance(result, (tuple, list)) else (result,), entries)
         self.note(name, func, inputs, outputs, spot)
 
-    def perform(
-        self, func: Any, traits: Traits, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
-    ) -> Any:
+    def perform(self, func: Any, traits: Traits, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> Any:
         """Run one function of the user's, for real, and note it."""
         name, verbatim, writes, pure, remembered, _ = traits
         given = tensors_in(args, kwargs)
@@ -252,9 +250,7 @@ class Recorder(TorchFunctionMode):
         code, offset = spot or (None, 0)
         self.operations.append((name, func, inputs, outputs, code, offset, off, self.module, written))
 
-    def _remember(
-        self, name: str, func: Any, args: Any, kwargs: Any, entries: list[Entry], outputs: list[int]
-    ) -> None:
+    def _remember(self, name: str, func: Any, args: Any, kwargs: Any, entries: list[Entry], outputs: list[int]) -> None:
         """What `why` will need and nothing else tells: changed flags, numbers under a kink."""
         number = len(self.operations)
         if name in KINKED or self.keep is not None:

@@ -35,7 +35,6 @@ class Version:
 
     edge: GradientEdge | None
     geometry: Geometry
-    op: str
     pattern: tuple[Any, ...]
     spot: Spot | None
     number: int
@@ -55,7 +54,7 @@ class Buffer:
         self.length = base.untyped_storage().nbytes() // base.element_size()
         self.adopted = False
         self.writes = 0
-        self.versions = [Version(before or compat.edge_of(base), self.base_geometry, "", (), None, -1)]
+        self.versions = [Version(before or compat.edge_of(base), self.base_geometry, (), None, -1)]
         self._owner: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def add(self, version: Version) -> None:
@@ -269,7 +268,7 @@ def _note_write(recorder: Recorder, call: Call, tensor: Tensor, entry: Entry) ->
     recorder.renumber(tensor, entry, len(recorder.operations))
     edge = compat.edge_of(buffer.base) if buffer.base is not None else None
     pattern = pattern_of(call.name, call.args, call.kwargs)
-    buffer.add(Version(edge, geometry(tensor), call.name, pattern, call.spot, entry.number, afresh))
+    buffer.add(Version(edge, geometry(tensor), pattern, call.spot, entry.number, afresh))
     entry.buffer, entry.stamp = buffer, buffer.writes
     return buffer, entry.number, buffer.writes
 

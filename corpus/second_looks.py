@@ -29,7 +29,8 @@ MOST_SHARE = 0.02
 MOST_NUMBERS = 240
 ROUNDING = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8}
 SHAPES: tuple[tuple[int, ...], ...] = (
-    (7,), (40,), (90,), (150,), (6, 5), (12, 8), (9, 16), (20, 4), (3, 4, 5), (4, 8, 5), (1, 2, 7, 7), (2, 3, 5, 5), (1, 1, 12, 12),
+    (7,), (40,), (90,), (150,), (6, 5), (12, 8), (9, 16), (20, 4), (3, 4, 5), (4, 8, 5),
+    (1, 2, 7, 7), (2, 3, 5, 5), (1, 1, 12, 12),
 )  # fmt: skip
 DEEPEST = 6
 
@@ -203,6 +204,7 @@ class Seen:
 def examine(program: Program) -> Seen | None:
     """The whole Jacobian next to a loop of plain backward passes; None where there is nothing to ask or it is not finite."""
     from wrt import d
+    from wrt._plan import cache, chain, plans
 
     y, x = program.run()
     if y.numel() < 2 or not y.requires_grad:
@@ -211,7 +213,14 @@ def examine(program: Program) -> Seen | None:
     if not np.isfinite(truth).all() or np.abs(truth).max() < 1e3 * ROUNDING[torch.float64]:
         return None  # a y that is constant but for roundings has none but those
     J = d(y) / d(x)
-    got = J.value.double().numpy().reshape(truth.shape)
+    quick = plans.QUICK_SECONDS, chain.SAMPLE_SECONDS
+    if program.number % 2:  # planned, however quick a direct sweep would be
+        plans.QUICK_SECONDS = chain.SAMPLE_SECONDS = 0.0
+    try:
+        got = J.value.double().numpy().reshape(truth.shape)
+    finally:
+        plans.QUICK_SECONDS, chain.SAMPLE_SECONDS = quick
+        cache.forget()
     explained: Any = J.explain()
     looks = [words for words in explained.fallbacks if not _is_refusal(words)]
     certificate = J.certificate
@@ -242,18 +251,20 @@ def summary(seen: list[Seen]) -> str:
     lines = []
     for dtype in ROUNDING:
         some = [one for one in seen if one.program.dtype == dtype]
-        looked = sum(bool(one.looks) for one in some)
         refused, wrong = sum(not one.accepted for one in some), sum(not one.right for one in some)
         used = np.quantile([one.share for one in some], [0.5, 0.99, 1.0]) if some else [0.0] * 3
         strategies = Counter(one.strategy for one in some)
         lines.append(
-            f"{str(dtype)[6:]:9} {len(some):5} answers, {looked} needed a second look ({100 * looked / max(1, len(some)):.1f} %), "
-            f"{refused} refused, {wrong} wrong; of what is allowed, half use {used[0]:.2f}, 99 % {used[1]:.2f}, all {used[2]:.2f}; "
+            f"{str(dtype)[6:]:9} {_looked(some)}, {refused} refused, {wrong} wrong; "
+            f"of what is allowed, half use {used[0]:.2f}, 99 % {used[1]:.2f}, all {used[2]:.2f}; "
             + ", ".join(f"{name} {count}" for name, count in strategies.most_common())
         )
+    return "\n".join([*lines, f"all       {_looked(seen)}"])
+
+
+def _looked(seen: list[Seen]) -> str:
     looked = sum(bool(one.looks) for one in seen)
-    lines.append(f"all       {len(seen):5} answers, {looked} needed a second look ({100 * looked / max(1, len(seen)):.1f} %)")
-    return "\n".join(lines)
+    return f"{len(seen):5} answers, {looked} needed a second look ({100 * looked / max(1, len(seen)):.1f} %)"
 
 
 def main(arguments: list[str]) -> int:

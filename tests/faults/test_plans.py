@@ -41,8 +41,8 @@ def planned(planned_from_the_start: None, monkeypatch: pytest.MonkeyPatch) -> It
 def test_a_fault_in_what_a_plan_hands_out(fault: str, record_property: Told) -> None:
     words = []
     for kind, dtype in enumerate(ROUNDINGS):  # all plans in float64; every other one in the others
-        chosen = [name for k, name in enumerate(NAMES) if not kind or (k + kind + len(fault)) % 2]
-        words.append(f"{dtype} {counted([question(name, dtype).plant(OF_A_MATRIX[fault]) for name in chosen])}")
+        some = [name for k, name in enumerate(NAMES) if not kind or (k + kind + len(fault)) % 2]
+        words.append(f"{dtype} {counted([question(name, dtype).plant(OF_A_MATRIX[fault]) for name in some])}")
     record_property("told", f"{fault}: {'; '.join(words)}")
 
 
@@ -52,8 +52,13 @@ PUSHED = ["direct push", "structured push"]
 CUT = ["cut", "cut of two tensors", "sum"]
 CHAIN = ["chain", "chain with heads"]
 CALLS = ["direct pull, many calls", "direct push, many calls"]
-SOME = {name: OF_A_MATRIX[name] for name in ("two columns exchanged", "rows shifted by one", "a block dropped", "the layout transposed")}
-ALONE = {name: OF_A_MATRIX[name] for name in ("everything scaled", "rows shifted by one", "rows reversed", "a row zero", "everything zero")}
+
+def chosen(*names: str) -> dict[str, Fault]:
+    return {name: OF_A_MATRIX[name] for name in names}
+
+
+SOME = chosen("two columns exchanged", "rows shifted by one", "a block dropped", "the layout transposed")
+ALONE = chosen("everything scaled", "rows shifted by one", "rows reversed", "a row zero", "everything zero")
 AT: dict[str, tuple[Place, dict[str, Fault], list[str]]] = {
     "a batched pull": (places.engine_pull, OF_A_BATCH, [*DIRECT, *SHARED, "cut", "sum", *CHAIN]),
     "a batched push": (places.engine_push, OF_A_BATCH, [*PUSHED, *CUT]),
@@ -79,7 +84,8 @@ def test_a_fault_where_arrays_are_made(place: str, record_property: Told) -> Non
     put, faults, names = AT[place]
     found = [question(name, "float64").plant(fault, put) for fault in faults.values() for name in names]
     narrow = [question(names[0], "float32").plant(fault, put) for fault in faults.values()]
-    record_property("told", f"{place}: {len(faults)} faults, {', '.join(names)}: float64 {counted(found)}; float32 {counted(narrow)}")
+    words = f"float64 {counted(found)}; float32 {counted(narrow)}"
+    record_property("told", f"{place}: {len(faults)} faults, {', '.join(names)}: {words}")
 
 
 SPOILED = {
@@ -132,7 +138,8 @@ def test_how_small_a_fault_still_shows(name: str, record_property: Told) -> None
         smallest = [_smallest(lambda size, make=make: notices(make(size))) for make in (scaled, entered)]
         assert max(smallest) < {"float64": 1e-12, "float32": 1e-3, "bfloat16": 2.0}[dtype], smallest
         words.append(f"{dtype} {smallest[0]:.1g} and {smallest[1]:.1g}")
-    record_property("told", f"{name}: the largest column scaled by one plus, one entry off by (of its column): {'; '.join(words)}")
+    what = "smallest fault noticed (a column scaled by 1 + s; one entry, of its column)"
+    record_property("told", f"{what}, {name}: {'; '.join(words)}")
 
 
 def _smallest(notices: Callable[[float], bool]) -> float:

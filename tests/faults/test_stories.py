@@ -115,9 +115,9 @@ class Slope(torch.autograd.Function):
 
 
 def test_a_push_that_is_wrong_by_a_little_in_every_row() -> None:
-    """20,000 rows: next to its column, each of them is off by less than a rounding of the column."""
+    """4,000 rows: next to its column, each of them is off by less than what is allowed of the column."""
     x = at_random(8, dtype=torch.float32)
-    W = like(x, 20_000, 8)
+    W = like(x, 4_000, 8)
     y = W[:, :2] @ Sine.apply(x[:2]) + W[:, 2:] @ x[2:].sin()
     truth = W.double().numpy() * x.detach().double().cos().numpy()
     require_noticed(require_answered(y, x, truth).explain().report)
@@ -210,7 +210,9 @@ def test_a_token_that_reads_another_one_behind_attention(planned_from_the_start:
 
     for weight in (0.0, 0.03, 0.5):
         J = require_answered(block(x, weight), x)
-        record_property("told", f"attention, then tokens, one reads another with {weight}: {J.explain().strategy}, {len(J.explain().fallbacks)} fallbacks")
+        explained = J.explain()
+        words = f"{explained.strategy}, {len(explained.fallbacks)} fallbacks"
+        record_property("told", f"attention, then tokens, one reads another with {weight}: {words}")
 
 
 STALE: list[tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = [
@@ -219,16 +221,15 @@ STALE: list[tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = [
     (lambda x: x**2, lambda x: x.flip(0) ** 2),
     (lambda x: x.roll(5).sin(), lambda x: x.roll(-5).sin()),
     (lambda x: x.roll(7).sin(), lambda x: x.roll(8).sin()),
-    (burgers, lambda x: burgers(x) + 1e-7 * x.flip(0)),
+    (burgers, lambda x: burgers(x) + 1e-4 * x.flip(0)),
 ]
 
 
+@pytest.mark.usefixtures("planned_from_the_start")
 @pytest.mark.parametrize("pair", range(len(STALE)))
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_plan_that_is_stale(pair: int, dtype: torch.dtype, planned_from_the_start: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_is_stale(pair: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two programs whose structure looks the same: the plan of the first is tried for the second."""
-    if dtype == torch.float32 and pair == 5:
-        pytest.skip("a thousandth of a millionth is less than float32 holds next to one")
     monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
     before, after = STALE[pair]
     x = at_random(200, dtype=dtype)

@@ -139,6 +139,10 @@ PROGRAMS: dict[str, Program] = {
     "chain with heads": Program(heads, (18, 16), "chain"),
     "last layer's weights": Program(last_layer, (100,), "direct"),
     "patch": Program(
-        convolutions, (1, 1, 64, 64), "patch", rows=(0, slice(None), slice(30, 33), 31), columns=(0, 0, slice(28, 36), slice(29, 34))
+        convolutions,
+        (1, 1, 64, 64),
+        "patch",
+        rows=(0, slice(None), slice(30, 33), 31),
+        columns=(0, 0, slice(28, 36), slice(29, 34)),
     ),
 }

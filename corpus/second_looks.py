@@ -4,7 +4,7 @@ Each program composes a few operators on a random shape in float64, float32 or b
 asked for and compared with a loop of plain backward passes. A second look is anything beyond one plan and one independent
 pass: a fallback, or doubtful columns that were swept alone.
 
-python -m corpus.second_looks [--count 1000] [--seed 0] [--show]
+python -m corpus.second_looks [--count 1000] [--seed 0] [--planned] [--show]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,10 +202,24 @@ class Seen:
     off: float = 0.0
 
 
-def examine(program: Program) -> Seen | None:
+@contextmanager
+def _planned() -> Iterator[None]:
+    """Plans are made for every question, also for those that a direct sweep answers before planning could pay."""
+    from wrt._plan import cache, chain, plans
+
+    before = plans.QUICK_SECONDS, chain.SAMPLE_SECONDS
+    plans.QUICK_SECONDS = chain.SAMPLE_SECONDS = 0.0
+    cache.forget()
+    try:
+        yield
+    finally:
+        plans.QUICK_SECONDS, chain.SAMPLE_SECONDS = before
+        cache.forget()
+
+
+def examine(program: Program, *, planned: bool = False) -> Seen | None:
     """The whole Jacobian next to a loop of plain backward passes; None where there is nothing to ask or it is not finite."""
     from wrt import d
-    from wrt._plan import cache, chain, plans
 
     y, x = program.run()
     if y.numel() < 2 or not y.requires_grad:
@@ -213,14 +228,8 @@ def examine(program: Program) -> Seen | None:
     if not np.isfinite(truth).all() or np.abs(truth).max() < 1e3 * ROUNDING[torch.float64]:
         return None  # a y that is constant but for roundings has none but those
     J = d(y) / d(x)
-    quick = plans.QUICK_SECONDS, chain.SAMPLE_SECONDS
-    if program.number % 2:  # planned, however quick a direct sweep would be
-        plans.QUICK_SECONDS = chain.SAMPLE_SECONDS = 0.0
-    try:
+    with _planned() if planned else nullcontext():
         got = J.value.double().numpy().reshape(truth.shape)
-    finally:
-        plans.QUICK_SECONDS, chain.SAMPLE_SECONDS = quick
-        cache.forget()
     explained: Any = J.explain()
     looks = [words for words in explained.fallbacks if not _is_refusal(words)]
     certificate = J.certificate
@@ -272,6 +281,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--planned", action="store_true", help="make plans for every question, however small")
     parser.add_argument("--show", action="store_true", help="every program that needed a second look")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -279,7 +289,7 @@ def main(arguments: list[str]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for program in programs(chosen.count, chosen.seed):
-            found = examine(program)
+            found = examine(program, planned=chosen.planned)
             if found is None:
                 continue
             seen.append(found)

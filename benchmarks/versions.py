@@ -62,11 +62,12 @@ def measure(number: int, device: str, seconds: float) -> dict[str, float]:
 
 
 def ask(source: Path, number: int, device: str, seconds: float) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.versions", "--worker", str(number), "--device", device, "--seconds", str(seconds)]
+    flags = ["--worker", str(number), "--device", device, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.versions", *flags]
     environment = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{HERE.parent}", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if run.returncode:
-        return {kind: math.nan for kind in KINDS} | {"error": run.stderr[-300:]}  # type: ignore[dict-item]
+        return dict.fromkeys(KINDS, math.nan) | {"error": run.stderr[-300:]}  # type: ignore[dict-item]
     found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     return found
 

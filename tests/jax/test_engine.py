@@ -136,19 +136,53 @@ def test_a_loop_of_open_length_is_answered_from_its_columns():
     np.testing.assert_allclose((d(t.output) / d(t.inputs[0])).value, truth, rtol=1e-6)
 
 
-def test_the_next_run_of_the_same_code_compiles_nothing(caplog):
-    def f(x, w):
-        return jnp.tanh(w @ x) * x[0]
+@jax.custom_vjp
+def by_a_rule(x):
+    return jnp.sin(x)
 
-    w = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
-    first, second = (wrt.trace(f, jnp.ones(3) * (k + 1), jnp.asarray(w[k])) for k in range(2))
+
+by_a_rule.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (jnp.cos(x) * g,))
+W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
+CODE = {
+    "network": lambda x, w: jnp.tanh(w @ x) * x[0],
+    "relu, with a rule of its own": lambda x, w: jax.nn.relu(w @ x),
+    "a rule of the user's": lambda x, w: by_a_rule(w @ x),
+    "a loop over a lambda": lambda x, w: lax.scan(lambda h, a: (jax.nn.relu(w @ h) * a, h), x, jnp.arange(1.0, 3.0))[0],
+    "a loop of open length": lambda x, w: lax.while_loop(lambda h: (h**2).sum() < 1e3, lambda h: 1.5 * h + 1, x),
+    "a map": lambda x, w: lax.map(lambda e: jnp.sin(e) * e, x),
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_the_next_run_of_the_same_code_compiles_nothing(name, caplog):
+    f = CODE[name]
+    first, second = (wrt.trace(f, jnp.array([1.0, 2.0, 3.0]) + k / 10, jnp.asarray(W) * (k + 1)) for k in range(2))
     (d(first.output) / d(first.inputs[0])).value
-    truth = jax.jacrev(f)(2 * jnp.ones(3), jnp.asarray(w[1]))
+    truth = jax.jacfwd(f) if name == "a loop of open length" else jax.jacrev(f)
+    truth = truth(jnp.array([1.1, 2.1, 3.1]), 2 * jnp.asarray(W))
     with jax.log_compiles():
         caplog.clear()
         found = (d(second.output) / d(second.inputs[0])).value
     assert "Compiling" not in caplog.text
     np.testing.assert_allclose(found, truth, rtol=1e-5, atol=1e-6)
+
+
+def test_what_looks_alike_and_is_not_is_told_apart():
+    def scaled(k):
+        @jax.custom_jvp
+        def f(x):
+            return 2 * x
+
+        f.defjvp(lambda primals, tangents: (f(*primals), k * tangents[0]))
+        return f
+
+    def looped(k):
+        return lambda x: lax.scan(lambda h, _: (h * k, None), x, None, length=2)[0]
+
+    for make, slope in ((scaled, lambda k: k), (looped, lambda k: k**2)):
+        for k in (2.0, 3.0, 5.0, 2.0):
+            t = wrt.trace(make(k), jnp.ones(2))
+            np.testing.assert_allclose((d(t.output) / d(t.inputs[0])).value, slope(k) * np.eye(2))
 
 
 def test_an_effect_of_the_run_happens_once(capfd):

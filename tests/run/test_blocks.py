@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from wrt._backends.torch.arrays import TorchArrays
-from wrt._run.blocks import Blocks, _common, _first, _new, _Shadow, add, dense, full, multiplied
+from wrt._run.blocks import Blocks, _common, _first, _new, _Shadow, add, dense, full, multiply
 
 ARRAYS = TorchArrays()
 
@@ -57,12 +57,12 @@ def test_a_product_is_that_of_the_matrices(chain):
     expected = dense(ARRAYS, chain[0])
     for one in chain[1:]:
         expected = expected @ dense(ARRAYS, one)
-    found = multiplied(ARRAYS, chain)
+    found = multiply(ARRAYS, chain)
     torch.testing.assert_close(dense(ARRAYS, found), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_a_network_for_each_token_stays_one():
-    found = multiplied(ARRAYS, [tokens(50, 4, 6), tokens(50, 6, 5)])
+    found = multiply(ARRAYS, [tokens(50, 4, 6), tokens(50, 6, 5)])
     assert found.array.numel() == 50 * 4 * 5
 
 

@@ -66,7 +66,7 @@ class Engine(Protocol):
     """What a push costs next to a pull, by the operations on the way as far as that is known without a walk."""
 
     def plain(self, seed: Array, *, then_push: bool = False) -> list[Array | None]:
-        """One unbatched pull: (1, *y.shape) -> for each x (1, *x.shape). What proofs are made of.
+        """One unbatched pull: (1, *y.shape) -> for each x its gradient, with or without the leading axis. Proofs rest on it.
 
         `then_push` announces pushes, which some engines set up by a pull: this one may be it.
         """
@@ -170,8 +170,8 @@ class Record(Protocol):
 
     # ---- what plans are made from
 
-    def signature(self, y: Value) -> Hashable:
-        """The structure of everything that led to y: what a plan is remembered by."""
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
+        """The structure of everything that led to y, and where xs stand in it: what a plan is remembered by."""
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         """The graph between y and x for the planner; None where nothing leads there or it is too large to walk."""

@@ -14,6 +14,7 @@ from wrt._core.graph import Graph, Node
 from wrt._core.where import Where
 from wrt._microscope import encode
 from wrt._notation.trace import Handle, Trace
+from wrt._study.tensors import numbers
 from wrt._why.causes import by_operation, causes, key
 from wrt._why.paths import SHAPE_ONLY
 from wrt.errors import WrtError

@@ -26,7 +26,7 @@ def key_of(ask: Ask) -> Hashable:
     y, x = ask.y, ask.x
     parts = tuple([(part.value.shape, part.value.dtype, _selection(part.elements), part.component) for part in x.parts])
     device = y.record.backend.name, ask.accelerated
-    return device, y.shape, y.dtype, _selection(ask.rows), x.shape, parts, y.record.signature(y)
+    return device, y.shape, y.dtype, _selection(ask.rows), x.shape, parts, y.record.signature(y, x.values)
 
 
 def _selection(elements: Elements) -> Hashable:

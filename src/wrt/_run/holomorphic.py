@@ -30,7 +30,8 @@ def refuse_if_not_holomorphic(sweeper: Sweeper) -> None:
             "ask d(y) / d(x.real) and d(y) / d(x.imag)",
         )
     seed = sweeper.seeds(arrays.from_numpy(random_signs(1, ask.m, SEED), ask.y))
-    straight, turned = sweeper.engine.plain(seed), sweeper.engine.plain(arrays.times_i(seed))
+    seed_times_i = arrays.times_i(seed)  # before a hook can write into the seed
+    straight, turned = sweeper.engine.plain(seed), sweeper.engine.plain(seed_times_i)
     sweeper.report.steps.append(Step("is it holomorphic?", "pull", "one by one", 2, 2))
     precision = max(arrays.precision(value) for value in (ask.y, *ask.x.values))
     for a, b in zip(straight, turned, strict=True):

@@ -81,7 +81,7 @@ class LinearMap:
 
     def _one_by_one(self, sweeper: Sweeper, u: Array, count: int) -> Array | None:
         """Each by the engine's own unbatched pull, which is its own evidence; None where no path leads to x."""
-        rows = [sweeper.plain(u[k : k + 1], "u @ J") for k in range(count)]
+        rows = [sweeper.plain(self._copy(u[k : k + 1]), "u @ J") for k in range(count)]
         if rows[0] is None:
             return None
         self.report.certificate = ENGINE
@@ -92,7 +92,7 @@ class LinearMap:
         if sweeper.ask.complex_y or sweeper.ask.complex_x:
             return None
         arrays, count = self.arrays, self.arrays.shape(u)[0]
-        rows = sweeper.pull_weights(u, "u @ J")
+        rows = sweeper.pull_weights(self._copy(u), "u @ J")
         if rows is None:
             return None
         if not current().certify:
@@ -111,6 +111,10 @@ class LinearMap:
             return rows
         self.report.fallbacks.append(f"batch: {found.certificate}")
         return None
+
+    def _copy(self, u: Array) -> Array:
+        """A hook of the user's may write into what is pulled, and u is theirs too."""
+        return u * 1
 
     def _finite(self, rows: Array, u: Array) -> Array:
         """0 x inf inside of a sum of rows is NaN, also where every entry of J is finite: then J itself is asked."""

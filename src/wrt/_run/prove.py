@@ -5,8 +5,8 @@ pattern, a misplaced entry or a spoiled product shows. Every column is held to i
 its 2-norm, and 4 of the largest column's; nothing grows with the number of rows. It proves agreement with the engine's own
 backward; finite differences are another question (`J.check()`).
 
-Doubt costs passes, never truth: a doubtful column is swept alone, and a few plain rows decide where that does not settle
-it. What is still in doubt is answered by the next plan, the last of which is plain rows throughout.
+Doubt costs passes, never truth: how much the independent pass itself rounds is measured, a doubtful column is swept alone,
+and what is still in doubt is answered by the next plan. The last one is plain rows one by one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from wrt._core.report import Certificate
 from wrt._run.forms import Dense, Form
 from wrt._run.sweep import Sweeper
 from wrt._run.thresholds import (
-    CANCELLATION_HALF,
     DOUBTFUL_COLUMNS,
     FLOOR_ROUNDINGS,
     HALF_PRECISION,
+    HOPELESS_SHARE,
+    NOISE_MARGIN,
+    NOISE_SPLITS,
     OWN_ROUNDINGS,
     OWN_ROUNDINGS_HALF,
-    SETTLING_ROWS,
 )  # fmt: skip
 
 SEED = 20_011
@@ -79,11 +80,11 @@ class Proof:
         if self._expected is None:
             sweeper, ask = self.sweeper, self.sweeper.ask
             weights = sweeper.arrays.from_numpy(weights_of(ask.m)[None], ask.y)
+            rounded = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has them, before a hook can write into them
             found = sweeper.plain(weights, "independent check", then_push=then_push)
             if found is None:
                 return False
-            self._weights = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has rounded them
-            self._expected = wide(sweeper.arrays.numpy(found))[0]
+            self._weights, self._expected = rounded, wide(sweeper.arrays.numpy(found))[0]
         return True
 
     @property
@@ -102,57 +103,55 @@ class Proof:
         return compare(*form.weighted_columns(self._weights), self._expected, self.precision)
 
     def settle(self, form: Form, verdict: Verdict) -> tuple[Form, Certificate] | None:
-        """The answer with its doubtful columns settled one by one; None where the next plan has to answer."""
-        ask, arrays, doubtful = self.sweeper.ask, self.sweeper.arrays, verdict.doubtful
-        if not 0 < len(doubtful) <= DOUBTFUL_COLUMNS or len(doubtful) > max(1, ask.n // 4) or not verdict.finite:
+        """A second look at doubtful columns; None where the next plan has to answer.
+
+        Where terms cancel, the weighted sum of rows rounds by more than the rows do. By how much is measured on the
+        independent pass itself: its weights in two parts, and the sum of both passes next to the one. What is still in doubt
+        is swept alone, and has to agree with the independent pass then.
+        """
+        ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
+        if not verdict.finite or verdict.certificate.share > HOPELESS_SHARE:
             return None
         weights, expected = self.pass_made
-        array, words = form.dense(), []
-        mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))  # (m, k)
-        holds = np.zeros(len(doubtful), dtype=bool)
-        alone = self._columns_alone(doubtful)
-        rest = np.delete(np.arange(ask.n), doubtful)
-        sums = form.weighted_columns(weights)
-        if alone is not None:
-            theirs = wide(arrays.numpy(alone)).T
-            size = np.linalg.norm(theirs, axis=0)  # not that of what may be spoiled
-            largest = max(float(size.max()), float(sums[1][rest].max(initial=0.0)))
-            allowed = self.precision * (self._own_roundings * size + FLOOR_ROUNDINGS * largest)
-            holds = np.abs(weights @ theirs - expected[doubtful]) <= allowed
-            if self.precision > HALF_PRECISION and not (np.linalg.norm(mine - theirs, axis=0) <= allowed)[holds].all():
-                return None  # a fault, not a rounding: in other columns it may be too small to show in half precision
-        if holds.any():  # alone they agree with the independent pass: they are the answer
-            column = arrays.transpose(arrays.take(alone, np.flatnonzero(holds), 0))
-            array = arrays.place(array, (slice(None), doubtful[holds]), column)
-            words.append(f"{_columns(doubtful[holds])} swept alone")
-        if not holds.all():  # where much larger numbers cancel, the independent pass itself is off by more than is allowed
-            if not self._rows_agree(mine[:, ~holds], doubtful[~holds]):
-                return None
-            words.append(f"{_columns(doubtful[~holds])} agreed with plain rows")
-        held = compare(*_picked(sums, rest), expected[rest], self.precision).certificate
+        sums, noise = form.weighted_columns(weights), NOISE_MARGIN * self._noise()
+        second = compare(*sums, expected, precision, noise)
+        held, doubtful = second.certificate, second.doubtful
+        if held.passed:
+            words = f"{_columns(verdict.doubtful)}: the pass itself rounds by that much there"
+            return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
+        if alone is None:
+            return None
+        theirs = wide(arrays.numpy(alone)).T  # (m, k)
+        size, rest = np.linalg.norm(theirs, axis=0), np.delete(np.arange(ask.n), doubtful)
+        largest = float(sums[1][rest].max(initial=float(size.max())))
+        allowed = precision * (own_roundings(precision) * size + FLOOR_ROUNDINGS * largest) + noise[doubtful]
+        if not (np.abs(weights @ theirs - expected[doubtful]) <= allowed).all():
+            return None  # a push that is wrong by itself would say the same twice
+        array = form.dense()
+        if precision > HALF_PRECISION:
+            mine = wide(arrays.numpy(arrays.take(array, doubtful, 1)))
+            if not (np.linalg.norm(mine - theirs, axis=0) <= allowed).all():
+                return None  # a fault, not a rounding: others of it may be too small to show in half precision
+        held = compare(*_picked(sums, rest), expected[rest], precision, noise[rest]).certificate
         if not held.passed:
             return None
-        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, "; ".join(words))
+        array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
+        words = f"{_columns(doubtful)} swept alone"
+        return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
 
-    def repeat(self, form: Form, verdict: Verdict) -> Certificate:
-        """The evidence for plain rows that the independent pass does not bear out: the engine says the same twice, or not.
-
-        What terms that cancel do not explain is no rounding: of a backward that is not linear nothing can be said.
-        """
-        weights, expected = self.pass_made
-        sums, sizes = form.weighted_columns(weights)
-        most = CANCELLATION_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
-        if not verdict.finite or not (np.abs(sums - expected) <= most * sizes.max()).all():
-            return verdict.certificate
-        some = verdict.doubtful[:DOUBTFUL_COLUMNS]
-        if not self._rows_agree(wide(self.sweeper.arrays.numpy(self.sweeper.arrays.take(form.dense(), some, 1))), some):
-            return verdict.certificate
-        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
-        return Certificate("engine", words=f"plain passes of the engine, the same when repeated; sums of rows round by {off}")
-
-    @property
-    def _own_roundings(self) -> int:
-        return own_roundings(self.precision)
+    def _noise(self) -> Numbers:
+        """(n,): by how much the independent pass rounds at each column, as the passes of two parts of its weights tell."""
+        sweeper, (weights, expected) = self.sweeper, self.pass_made
+        noise = np.zeros(len(expected))
+        generator = np.random.default_rng(SEED + 3)
+        for _ in range(NOISE_SPLITS):
+            part, parts = generator.random(len(weights)) < 0.5, np.zeros_like(expected)
+            for chosen in (part, ~part):
+                found = sweeper.plain(sweeper.arrays.from_numpy((weights * chosen)[None], sweeper.ask.y), "how much it rounds")
+                parts = parts if found is None else parts + wide(sweeper.arrays.numpy(found))[0]
+            noise = np.fmax(noise, np.abs(parts - expected))
+        return noise
 
     def _columns_alone(self, columns: Positions) -> Array | None:
         """(k, m), each by a push of its own; None where nothing can be pushed."""
@@ -162,52 +161,6 @@ class Proof:
             return self.sweeper.push_columns(columns, "doubtful columns", batched=False)
         except CannotSweep:
             return None
-
-    def _rows_agree(self, mine: Numbers, columns: Positions) -> bool:
-        """Whether a few plain rows say the same: those with the largest entries of the doubtful columns, and the worst.
-
-        Every entry is held to its own size: a fault that is spread over many rows is small next to their column.
-        """
-        largest = np.argsort(-np.abs(mine), axis=0)[:SETTLING_ROWS]
-        allowed = self.precision * (self._own_roundings * np.abs(mine) + FLOOR_ROUNDINGS * np.abs(mine).max(axis=0))
-        for row in np.unique([*largest.ravel(), *self._worst_rows(mine, columns)]).tolist():
-            plain = self.sweeper.row(row, "doubtful rows")
-            if plain is None:
-                return False
-            said = wide(self.sweeper.arrays.numpy(plain))[0, columns]
-            if not (np.abs(said - mine[row]) <= allowed[row]).all():
-                return False
-        return True
-
-    def _worst_rows(self, mine: Numbers, columns: Positions) -> list[int]:
-        """For each doubtful column the row where it is off most, as far as halving leads there: a plain pass for each half.
-
-        What is off in one place would hide from rows that are chosen by their size.
-        """
-        weights, expected = self.pass_made
-        halves: dict[tuple[int, int], Numbers] = {}
-        found: list[int] = []
-        for numbers, column in zip(mine.T, columns.tolist(), strict=True):
-            start, stop, off = 0, len(weights), weights @ numbers - expected[column]
-            while stop - start > 1:
-                middle = (start + stop) // 2
-                if (start, middle) not in halves:
-                    halves[start, middle] = self._some_rows(start, middle)
-                first = weights[start:middle] @ numbers[start:middle] - halves[start, middle][column]
-                if abs(first) >= abs(off - first):
-                    stop, off = middle, first
-                else:
-                    start, off = middle, off - first
-            found.append(start)
-        return found
-
-    def _some_rows(self, start: int, stop: int) -> Numbers:
-        """The independent pass of these rows alone, (n,)."""
-        ask, arrays = self.sweeper.ask, self.sweeper.arrays
-        weights = np.zeros((1, ask.m))
-        weights[0, start:stop] = self.pass_made[0][start:stop]
-        found = self.sweeper.plain(arrays.from_numpy(weights, ask.y), "doubtful rows")
-        return np.zeros(ask.n) if found is None else wide(arrays.numpy(found))[0]
 
 
 def own_roundings(precision: float) -> int:
@@ -226,7 +179,7 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
         if not math.isfinite(largest + float(off.sum())):
             return _compare_finite(off, size, expected, precision, noise)
         allowed = precision * (own * size + FLOOR_ROUNDINGS * largest) + noise
-        allowed[size == 0] = 0.0  # zeros with a nonzero probe always fail
+        allowed[size == 0] = 0.0 if isinstance(noise, float) else noise[size == 0]  # zeros with a nonzero probe always fail
         fails = off > allowed
     share, difference = _worst(off, size, allowed)
     resolution = precision * (own + FLOOR_ROUNDINGS)

@@ -113,10 +113,10 @@ class Leaves:
         """One plain pull of a random combination of rows, compared in every leaf."""
         first, arrays = self.first, self.arrays
         probe = arrays.from_numpy(weights_of(first.m)[None], first.y)
+        weights = wide(arrays.numpy(probe))[0]  # before a hook can write into them
         sweeper = Sweeper(first, self.engine, self.report)
         expected = self._columns(self.engine.plain(sweeper.seeds(probe)), 1)
         self.report.steps.append(Step("independent check", "pull", "one by one", 1, 1))
-        weights = wide(arrays.numpy(probe))[0]
         found: list[Certificate | None] = []
         for ask, block, row in zip(self.asks, blocks, expected, strict=True):
             if block is None or row is None:

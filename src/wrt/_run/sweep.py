@@ -34,9 +34,10 @@ class Sweeper:
         seeds = self.seeds(weights)
         if self.ask.complex_y:
             seeds = self.arrays.conjugate(seeds)
+        turned = self.arrays.times_i(seeds) if self.two_passes else None  # before a hook can write into the seeds
         found = self.columns(self.engine.plain(seeds, then_push=then_push and not self.two_passes), 1)
-        if self.two_passes and found is not None:
-            second = self.columns(self.engine.plain(self.arrays.times_i(seeds)), 1)
+        if turned is not None and found is not None:
+            second = self.columns(self.engine.plain(turned), 1)
             found = found if second is None else self.arrays.complex(found, second)
         elif self.ask.complex_y and found is not None:
             found = self.arrays.conjugate(found)
@@ -65,10 +66,11 @@ class Sweeper:
         started, count = time.perf_counter(), self.arrays.shape(seeds)[0]
         if self.ask.complex_y:
             seeds = self.arrays.conjugate(seeds)
+        turned = self.arrays.times_i(seeds) if self.two_passes else None
         swept = self.engine.pull(seeds, batched=batched)
         found = self.columns(swept.arrays, count)
-        if found is not None and self.two_passes:
-            second = self.columns(self.engine.pull(self.arrays.times_i(seeds), batched=batched).arrays, count)
+        if found is not None and turned is not None:
+            second = self.columns(self.engine.pull(turned, batched=batched).arrays, count)
             found = found if second is None else self.arrays.complex(found, second)
         elif found is not None and self.ask.complex_y:
             found = self.arrays.conjugate(found)

@@ -10,11 +10,12 @@ HALF_PRECISION = 2.0**-12
 """Roundings above this are those of half precision."""
 DOUBTFUL_COLUMNS = 16
 """Columns that are settled one by one; more of them mean that the plan was wrong."""
-SETTLING_ROWS = 3
-"""Plain rows that settle doubtful columns, those with their largest entries."""
-CANCELLATION_HALF = 0.25
-"""Of the largest column, that sums of plain rows may be off by in half precision where terms cancel; above it, the root of a
-rounding."""
+NOISE_SPLITS = 3
+"""Times that the weights of the independent pass are parted in two, to measure by how much it rounds,"""
+NOISE_MARGIN = 4
+"""and how many times that a column may be off by."""
+HOPELESS_SHARE = 1e6
+"""Times what is allowed, from which on a plan is wrong and no rounding explains it."""
 
 FEW_NUMBERS = 2**12
 """At the ends of all lines together, that go in one call without a look at what lies between."""

@@ -102,8 +102,8 @@ class FiniteRecord:
     def outside(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def signature(self, y: Value) -> Hashable:
-        return y.key  # nothing is known of what is inside: no other function is like this one
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
+        return y.key, *(x.key for x in xs)  # nothing is known of what is inside: no other function is like this one
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         return None

@@ -16,13 +16,20 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import config, core, source_info_util
+from jax._src import config, core, linear_util, source_info_util
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
 Trace = core.Trace
 Tracer = core.Tracer
 Literal = core.Literal
+Jaxpr = core.Jaxpr
+ClosedJaxpr = core.ClosedJaxpr
+WrappedFun = linear_util.WrappedFun
+BOOKKEEPING = (Trace, linear_util.Store, linear_util.EqualStore, core.DebugInfo)
+"""What wrappers of functions hold on to and what changes nothing of what they compute."""
+REMEMBERS = "_memoize.<locals>.memoized"
+"""The wrapper around the rules of a custom derivative, which keeps what they gave."""
 JitTracer = pe.DynamicJaxprTracer
 
 INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint"})
@@ -140,8 +147,6 @@ def staged(function: Callable[..., Any], avals: Sequence[Any], name: str) -> tup
 
 
 def _wrapped(function: Callable[..., Any], debug: Any) -> Any:
-    from jax._src import linear_util
-
     return linear_util.wrap_init(function, debug_info=debug)
 
 

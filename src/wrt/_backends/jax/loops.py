@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.alike import Alike, comparable
 from wrt._backends.jax.program import Op, Var, between
 from wrt._core.value import Value
 
@@ -149,7 +151,7 @@ def counted(record: JaxRecord, op: Op) -> Op | None:
     params = op.params
     arrays = [record.program.value(v) for v in op.inputs]
     with compat.outside():
-        length = int(jax.jit(lambda *arrays: _iterations(params, arrays))(*arrays))
+        length = int(_counter(comparable(params))(*arrays))
 
     def scan(*given: Any) -> Sequence[Any]:
         _, consts, carry = _split_list(given, params["cond_nconsts"], params["body_nconsts"])
@@ -157,6 +159,13 @@ def counted(record: JaxRecord, op: Op) -> Op | None:
 
     new = substitute(record, op, scan)
     return next((made for made in new if made.name == "scan"), None)
+
+
+@lru_cache(maxsize=64)
+def _counter(known: tuple[tuple[str, Any], ...]) -> Any:
+    """A program that counts the iterations of a `while` with these parameters."""
+    params = {name: given.thing if isinstance(given, Alike) else given for name, given in known}
+    return jax.jit(lambda *arrays: _iterations(params, arrays))
 
 
 def _iterations(params: dict[str, Any], arrays: Sequence[Any]) -> Any:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.alike import Alike, comparable
 from wrt._backends.jax.dependence import NONE, through
 from wrt._core.where import Where, place, user_files
 
@@ -174,19 +175,6 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
-    """A parameter that cannot be compared: equal to itself alone."""
-
-    thing: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Only) and self.thing is other.thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One operation between numbered arrays, which can be compared.
 
@@ -206,23 +194,11 @@ class Step:
         return cls(op.primitive, comparable(op.params), op.context, inputs, outputs, frozenset(still))
 
     def run(self, arrays: dict[int, Any]) -> None:
-        params = {name: given.thing if isinstance(given, Only) else given for name, given in self.params}
+        params = {name: given.thing if isinstance(given, Alike) else given for name, given in self.params}
         given = [jax.lax.stop_gradient(arrays[k]) if k in self.still else arrays[k] for k in self.inputs]
         with self.context.manager:
             found = compat.bind(self.primitive, given, params)
         arrays.update(zip(self.outputs, found, strict=True))
-
-
-def comparable(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, given if _is_hashable(given) else Only(given)) for name, given in params.items())
-
-
-def _is_hashable(thing: Any) -> bool:
-    try:
-        hash(thing)
-    except TypeError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=PROGRAMS)

@@ -72,7 +72,7 @@ class JaxRecord:
         self._answers = Answers()
         self._engines: OrderedDict[tuple[Var, ...], JaxEngine] = OrderedDict()
         self._flows: dict[tuple[Var, ...], Flow | None] = {}
-        self._signatures: dict[Var, Hashable] = {}
+        self._signatures: dict[Var, tuple[Hashable, dict[Var, int]]] = {}
         self._lock = threading.RLock()
         self._buffers: dict[Var, Buffer | None] = {}
         self._graph: Graph | None = None
@@ -333,11 +333,12 @@ class JaxRecord:
 
     # ---------------------------------------------------------------- what plans are made from
 
-    def signature(self, y: Value) -> Hashable:
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
         var = self.loops.var_of(y)
         if var not in self._signatures:
             self._signatures[var] = structure(var)
-        return self._signatures[var]
+        found, numbers = self._signatures[var]
+        return found, *(numbers.get(self.loops.var_of(x), -1) for x in xs)
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         with self._lock:
@@ -428,7 +429,7 @@ class BareRecord:
     def outside(self) -> AbstractContextManager[None]:
         return compat.outside() if compat.transforming() else nullcontext()
 
-    def signature(self, y: Value) -> Hashable:
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
         return ()
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:

@@ -5,13 +5,14 @@ A `Template` holds no arrays. Two recordings of the same code give equal templat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
-from wrt._backends.jax.program import Op, Step, Var, ancestors, comparable
+from wrt._backends.jax.alike import comparable
+from wrt._backends.jax.program import Op, Step, Var, ancestors
 
 Arrays = Sequence[Any]
 
@@ -119,8 +120,8 @@ def _leading_to(wanted: Iterable[Var], ends: frozenset[Var], carries: frozenset[
     return sorted(seen.values(), key=lambda op: op.number)
 
 
-def structure(y: Var) -> tuple[Any, ...]:
-    """Everything that led to y, without its numbers."""
+def structure(y: Var) -> tuple[Hashable, dict[Var, int]]:
+    """Everything that led to y, without its numbers; and by which number each array is known there."""
     ops = ancestors(y)
     numbers: dict[Var, int] = {}
     told = tuple(
@@ -128,4 +129,4 @@ def structure(y: Var) -> tuple[Any, ...]:
         for op in ops
     )
     avals = tuple((v.aval.shape, str(v.aval.dtype)) for v in numbers)
-    return (told, avals, numbers.get(y, -1), y.aval.shape, str(y.aval.dtype))
+    return (told, avals, numbers.get(y, -1), y.aval.shape, str(y.aval.dtype)), numbers

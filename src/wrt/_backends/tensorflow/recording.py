@@ -351,7 +351,7 @@ class TensorFlowRecording:
         log, number = self.log, self.number(y)
         return sorted(log.ancestors([number])[1]) if number in log.tensors else list(range(log.count))
 
-    def signature(self, y: Value) -> Hashable:
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
         """Every operation that led to y, with its settings, and what it was given: another operation, or whole numbers."""
         log = self.log
         numbers: dict[int, int] = {}  # in the order in which they come, which the next run repeats
@@ -364,7 +364,8 @@ class TensorFlowRecording:
             made = [log.tensors[k] for k in operation.outputs]
             what = ("a compiled function", "") if compat.is_call(operation.op) else (operation.op, repr(operation.attributes))
             found.append((*what, tuple([numbers[k] for k in operation.inputs]), *outside, *made))
-        return (*found, numbers.get(self.number(y)), y.shape, y.dtype.name)
+        ends = (numbers.get(self.number(value)) for value in (y, *xs))
+        return (*found, *ends, y.shape, y.dtype.name)
 
     def _constant(self, number: int) -> Hashable:
         """A tensor from outside: its shape and dtype, and whole numbers too, which are indices, axes and shapes."""

@@ -413,39 +413,52 @@ def retained_here(*, only_if_calm: bool = False) -> list[torch.Tensor] | None:
         or torch._C._len_torch_function_stack()
     ):
         return None
-    frame: FrameType | None = sys._getframe(1)
-    scopes: list[Any] = []
-    frames = 0
+    frame: FrameType | None = sys._getframe(2)
+    found: list[torch.Tensor] = []
+    inner: list[Any] = []
+    frames, seen = 0, None
     while frame is not None and frames < thresholds.RETAINED_FRAMES:
         if user_files[frame.f_code.co_filename]:
             frames += 1
-            scope = frame.f_locals
-            scopes.append(list(scope.values()))
-            if scope is not frame.f_globals:
-                scopes.append(list(frame.f_globals.values()))
-                stays = _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None
-                if stays and sys.getrefcount(scope) == 3:
-                    scope.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
+            names, everywhere = frame.f_locals, frame.f_globals
+            for scope in (names,) if everywhere is names or everywhere is seen else (names, everywhere):
+                for value in scope.values():
+                    kind = _HOLDERS[type(value)]
+                    if kind is not None:
+                        if kind != "tensor":
+                            inner.append((kind, value))
+                        elif value.retains_grad:
+                            found.append(value)
+            seen = everywhere
+            stays = _LOCALS_STAY and names is not everywhere and frame.f_code.co_flags & CO_OPTIMIZED
+            if stays and sys.gettrace() is None and sys.getrefcount(names) == 3:
+                names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
-    found: list[torch.Tensor] = []
-    outermost = len(scopes)
-    for number, values in enumerate(scopes):  # grows while it is walked
-        for value in values:
-            kind = type(value)
-            if kind is torch.Tensor:
-                if value.retains_grad:
-                    found.append(value)
-            elif number >= outermost:
-                continue
-            elif kind is list or kind is tuple:
-                if len(value) <= thresholds.RETAINED_ITEMS:
-                    scopes.append(value)
-            elif kind is dict:
-                if len(value) <= thresholds.RETAINED_ITEMS:
-                    scopes.append(list(value.values()))
-            elif isinstance(value, torch.nn.Module):
-                scopes.append(list(vars(value).values()))
+    for kind, value in inner:
+        values = value if kind == "items" else (value if kind == "dict" else vars(value)).values()
+        if kind == "module" or len(values) <= thresholds.RETAINED_ITEMS:
+            found.extend([one for one in values if _HOLDERS[type(one)] == "tensor" and one.retains_grad])
     return found
+
+
+class _Holders(dict[type, str | None]):
+    """Which types of objects are tensors or hold some: asked once for each type."""
+
+    def __missing__(self, kind: type) -> str | None:
+        found = None
+        if issubclass(kind, torch.Tensor):
+            found = "tensor"
+        elif kind in (list, tuple):
+            found = "items"
+        elif kind is dict:
+            found = "dict"
+        elif issubclass(kind, torch.nn.Module):
+            found = "module"
+        self[kind] = found
+        return found
+
+
+_HOLDERS = _Holders()
 
 
 _LOCALS_STAY = sys.version_info < (3, 13)

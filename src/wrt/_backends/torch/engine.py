@@ -57,7 +57,7 @@ class TorchEngine:
         if then_push:
             try:
                 with compat.Undisturbed(), torch.enable_grad():
-                    return [None if g is None else compat.own(g.detach()).unsqueeze(0) for g in self._set_up_push(seed[0])]
+                    return [None if g is None else compat.own(g.detach()) for g in self._set_up_push(seed[0])]
             except CannotSweep:
                 pass  # the push will say so
         try:
@@ -70,7 +70,7 @@ class TorchEngine:
             raise in_our_words(error) from error
         found: list[Tensor | None] = []
         for gradient in pulled:
-            found.append(None if gradient is None else compat.own(gradient).unsqueeze(0))
+            found.append(None if gradient is None else compat.own(gradient))
         return found
 
     def pull(self, seeds: Tensor, *, batched: bool = True) -> Swept:
@@ -88,7 +88,7 @@ class TorchEngine:
                 except Exception as error:
                     refused.append(f"{method}: {_first_line(error)}")
         rows = [self.plain(seed.unsqueeze(0)) for seed in seeds]
-        arrays = [None if column[0] is None else torch.cat(column) for column in zip(*rows, strict=True)]
+        arrays = [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
         return Swept(arrays, ONE_BY_ONE, count, tuple(refused))
 
     def _by_vmap(self, seeds: Tensor) -> Sequence[Tensor | None]:

@@ -24,11 +24,11 @@ WORTH_IT = 2**33  # multiplications below which a device is done before the deto
 PRODUCTS = frozenset({"AddmmBackward0", "MmBackward0", "MvBackward0"})
 
 
-def signature(y: Value) -> Hashable:
-    """The structure of everything that led to y: which operations, and how they hang together."""
+def signature(y: Value) -> tuple[Hashable, dict[Node, int]]:
+    """The structure of everything that led to y: which operations, and how they hang together; and their numbers."""
     edge = y.key.edge
     if edge is None:
-        return ()
+        return (), {}
     number = {edge.node: 0}
     order = [edge.node]
     kinds: list[str] = []
@@ -46,7 +46,7 @@ def signature(y: Value) -> Hashable:
             links.append(place << 3 | output)
         if len(order) > MOST_NODES:
             break
-    return hash(tuple(kinds)), hash(tuple(links)), edge.output_nr, len(order)
+    return (hash(tuple(kinds)), hash(tuple(links)), edge.output_nr, len(order)), number
 
 
 def flow(y: Value, xs: Sequence[Value], make: Callable[[GradientEdge], Value]) -> Flow | None:

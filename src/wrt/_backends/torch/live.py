@@ -50,7 +50,7 @@ class Moment:
             self.version = tensor._version
             self.view = tensor if tensor._is_view() else None
             self.leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
-        self.signature: Hashable = None
+        self.signature: tuple[Hashable, dict[Any, int]] | None = None
         self.widest: int | None = None
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
 
@@ -137,11 +137,12 @@ class LiveRecord:
 
     # ---------------------------------------------------------------- what plans are made from
 
-    def signature(self, y: Value) -> Hashable:
+    def signature(self, y: Value, xs: Sequence[Value]) -> Hashable:
         moment = y.key
         if moment.signature is None:
             moment.signature = graph_flow.signature(y)
-        return moment.signature
+        found, numbers = moment.signature
+        return found, *(numbers.get(x.key.edge.node, -1) << 3 | x.key.edge.output_nr for x in xs if x.key.edge is not None)
 
     def flow(self, y: Value, xs: Sequence[Value]) -> Flow | None:
         """Walked once for each question."""

@@ -50,15 +50,33 @@ def test_explain_tells_of_them() -> None:
     assert J.explain().notes == ("2 entries were 0 x inf in both directions, of elements that never meet: zero",)
 
 
-def test_a_probe_with_nothing_finite_proves_nothing() -> None:
+def test_where_nothing_is_finite_nothing_is_proven() -> None:
     x = point()
     J = d(x / 0) / d(x)
     _ = J.value
     assert not J.certificate
-    assert str(J.certificate).endswith("no finite entry to compare, so nothing is proven")
+    assert str(J.certificate) == "not checked: no finite entry to compare"
 
 
 def test_an_operation_that_mixes_leaves_them_as_they_are() -> None:
     x = point()
     y = torch.softmax(x / 0, 0)
     assert torch.isnan((d(y) / d(x)).value).all()
+
+
+def test_a_slope_that_is_infinite_one_way_is_asked_for_the_other_way() -> None:
+    x = torch.tensor([0.0, 1.0, 4.0], dtype=DOUBLE, requires_grad=True)
+    y = torch.sqrt(x)
+    for way in ("pull", "push"):
+        with wrt.options(way=way):
+            J = d(y) / d(x)
+            assert same(J.value, [[INF, 0, 0], [0, 0.5, 0], [0, 0, 0.25]])
+        assert J.certificate  # of the columns that are finite
+        assert "1 of 3 columns are not finite and were not compared" in str(J.certificate)
+
+
+def test_what_is_nan_everywhere_stays_so() -> None:
+    x = torch.full((400,), NAN, dtype=DOUBLE, requires_grad=True)
+    J = d(torch.cumsum(x**2, 0)) / d(x)
+    assert torch.isnan(J.value[-1]).all()
+    assert not J.certificate

@@ -10,6 +10,7 @@ import torch
 import wrt
 from tests.torch._rows import agree, row_loop
 from wrt import d
+from wrt._run import thresholds
 
 SWEPT: Counter[str] = Counter()
 
@@ -153,42 +154,48 @@ def test_what_is_one_pass_by_hand_is_one_pass_here(name: str, swept: Counter[str
     assert swept.total() == MINIMAL[name]
 
 
-def test_a_push_is_one_pull_to_set_up_one_push_and_one_pull_to_certify(swept: Counter[str]) -> None:
+@pytest.mark.parametrize("certify", [True, False])
+def test_a_push_is_set_up_by_the_pull_that_proves_it(certify: bool, swept: Counter[str]) -> None:
     y, x = question()
     swept.clear()
-    (d(y) / d(x)) @ torch.ones(5)
-    assert swept == {"pull": 2, "push": 1}
-    swept.clear()
-    with wrt.options(certify=False):
+    with wrt.options(certify=certify):
         (d(y) / d(x)) @ torch.ones(5)
     assert swept == {"pull": 1, "push": 1}
 
 
-def test_a_tree_shares_one_pass(swept: Counter[str]) -> None:
-    y, x = question()
-    h = x * 1
-    loss = Sine.apply(torch.stack([h, h * 2]).sum(0)).sum() + y.sum()
-    unused = torch.ones(2, requires_grad=True)
+def test_columns_take_one_pull_more_and_rows_too(swept: Counter[str]) -> None:
+    y, x = question(5, 17)
     swept.clear()
-    tree = d(loss) / d({"x": x, "h": [h], "unused": unused})
-    tree["x"].value, tree["h"][0].value
-    assert swept.total() == 2  # one pass, which meets two sines
-    assert tree["x"].explain().passes == tree["h"][0].explain().passes == 1
-    assert not tree["unused"].connected
-    assert swept.total() == 2
+    (d(y) / d(x)).value
+    assert swept == {"pull": 1, "push": 5}
+    swept.clear()
+    (d(y)[:4] / d(x)).value
+    assert swept == {"pull": 4 + 1}
 
 
-def test_a_tree_of_several_rows_shares_its_passes_and_its_certificate(swept: Counter[str]) -> None:
+def test_without_a_proof_rows_take_no_pass_more(swept: Counter[str]) -> None:
     y, x = question()
-    h = x * 1
-    both = y + h.sum()
     swept.clear()
-    tree = d(both) / d([x, h])
-    agreed = [leaf.value for leaf in tree]
-    assert swept == {"pull": 7 + 1}
-    assert tree[0].explain().passes == 8
-    agree(agreed[0], row_loop(both, x))
-    agree(agreed[1], row_loop(both, h))
+    with wrt.options(certify=False):
+        J = d(y) / d(x)
+        J.value
+    assert swept == {"pull": 7}
+    assert not J.certificate
+    assert str(J.certificate) == "switched off"
+
+
+@pytest.mark.parametrize("way", ["pull", "push"])
+def test_many_lines_go_in_several_calls_and_land_where_they_belong(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(thresholds, "WHOLE_CALL_BYTES_CPU", 0)
+    monkeypatch.setattr(thresholds, "CALL_LINES_CPU", (1, 3))
+    y, x = question(8, 11)
+    with wrt.options(way=way):
+        J = d(y)[1:] / d(x)[1:]
+        agree(J.value, row_loop(y, x)[1:, 1:])
+    steps = [step for step in J.explain().steps if step.what in ("rows", "columns")]
+    passes, calls = sum(step.passes for step in steps), sum(step.calls for step in steps)
+    assert (passes, calls) == ((10, 4) if way == "pull" else (7, 3))
 
 
 def test_second_order_tells_its_passes(swept: Counter[str]) -> None:

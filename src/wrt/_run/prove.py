@@ -28,7 +28,7 @@ from wrt._run.thresholds import (
     DOUBTFUL_COLUMNS,
     FLOOR_ROUNDINGS,
     HALF_PRECISION,
-    HOPELESS_SHARE,
+    HOPELESS_HALF,
     NOISE_MARGIN,
     NOISE_SPLITS,
     OWN_ROUNDINGS,
@@ -110,10 +110,13 @@ class Proof:
         is swept alone, and has to agree with the independent pass then.
         """
         ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
-        if not verdict.finite or verdict.certificate.share > HOPELESS_SHARE:
-            return None
         weights, expected = self.pass_made
-        sums, noise = form.weighted_columns(weights), NOISE_MARGIN * self._noise()
+        sums = form.weighted_columns(weights)
+        if not verdict.finite or not self._may_round(np.abs(sums[0] - expected), sums[1]):
+            return None
+        noise = NOISE_MARGIN * self._noise()
+        if not self._may_round(noise, sums[1]):
+            return None  # a backward that is not linear: of sums of its rows nothing can be said
         second = compare(*sums, expected, precision, noise)
         held, doubtful = second.certificate, second.doubtful
         if held.passed:
@@ -139,6 +142,20 @@ class Proof:
         array = arrays.place(array, (slice(None), doubtful), arrays.transpose(alone))
         words = f"{_columns(doubtful)} swept alone"
         return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
+
+    def plain_rows(self, form: Form, verdict: Verdict) -> Certificate:
+        """The evidence for rows one by one: the engine's own word, where roundings explain by how much their sum is off."""
+        weights, expected = self.pass_made
+        sums = form.weighted_columns(weights)
+        if not verdict.finite or not self._may_round(np.abs(sums[0] - expected), sums[1]):
+            return verdict.certificate
+        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
+        return Certificate("engine", words=f"plain passes of the engine; where terms cancel, sums of rows round by {off}")
+
+    def _may_round(self, off: Numbers, sizes: Numbers) -> bool:
+        """Whether roundings can explain that columns are off by so much."""
+        most = HOPELESS_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
+        return bool((off <= most * sizes.max(initial=0.0)).all())
 
     def _noise(self) -> Numbers:
         """(n,): by how much the independent pass rounds at each column, as the passes of two parts of its weights tell."""

@@ -13,7 +13,8 @@ from tests.faults import plant as places
 from tests.faults.faults import OF_A_BATCH, OF_A_MATRIX, SIZES, Fault, Numbers
 from tests.faults.judge import counted, outcome, require_noticed, require_right
 from tests.faults.plant import Plant, first_plan_spoiled, first_plan_watched
-from tests.faults.torch_answers import Question, question, row_loop
+from tests.faults.questions import Question
+from tests.faults.torch_answers import question, row_loop
 from wrt import d
 from wrt._backends.torch.engine import TorchEngine
 from wrt._run import compact
@@ -147,7 +148,7 @@ def test_a_fault_in_a_product(product: str, fault: str, dtype: str, spoiled_engi
     way, multiply, expected = PRODUCTS[product]
     asked = question("direct pull", dtype)
     given = torch.randn(12, 40 if way == "pull" else 50, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    given = (given if way == "pull" else given.T).to(asked.y.dtype)
+    given = (given if way == "pull" else given.T).to(getattr(torch, dtype))
     plant = spoiled_engine(way, OF_A_BATCH[fault], SIZES[dtype])
     J = asked.derivative()
     G = J.gram() if product == "G @ v" else None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 FACES = ("_cli", "testing")
 DOORS = ("wrt", "extend", "saliency")  # "wrt" is the package's own __init__; another door, `errors`, is the bottom layer
-SIBLINGS = ("_sparsity", "_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
-BELOW_NOTATION = ("_operators", "_why", "_run", "_planner", "_backends", *SIBLINGS, "_pictures", "_names", "_core", "errors")
+SIBLINGS = ("_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
+BELOW_NOTATION = ("_operators", "_why", "_run", "_plan", "_backends", *SIBLINGS, "_pictures", "_names", "_core", "errors")
 
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -19,10 +19,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_study": ("_notation", *BELOW_NOTATION),
     "_beyond": ("_notation", *BELOW_NOTATION),
     "_notation": BELOW_NOTATION,
-    "_operators": ("_run", "_planner", "_sparsity", "_core", "errors"),
+    "_operators": ("_run", "_plan", "_core", "errors"),
     "_why": ("_run", "_names", "_core", "errors"),
-    "_run": ("_planner", "_sparsity", "_core", "errors"),
-    "_planner": ("_sparsity", "_core", "errors"),
+    "_run": ("_plan", "_core", "errors"),
+    "_plan": ("_core", "errors"),
     "_backends": (*(part for part in SIBLINGS if part.startswith("_backends.")), "_names", "_core", "errors"),
     **dict.fromkeys(SIBLINGS, ("_names", "_core", "errors")),
     "_names": ("_core", "errors"),

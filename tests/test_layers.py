@@ -34,26 +34,26 @@ def test_siblings_never_import_one_another() -> None:
 
 
 OFFENDERS = {
-    "upwards": ({"wrt._core.ask": "from wrt._planner import plan"}, "_core may not import _planner"),
-    "upwards, relative": ({"wrt._core.ask": "from .._planner import plan"}, "_core may not import _planner"),
-    "upwards, to the door": ({"wrt._run.execute": "import wrt"}, "_run may not import wrt"),
-    "upwards, lazily": ({"wrt._core.ask": "def f():\n  import wrt._run.execute"}, "_core may not import _run"),
+    "upwards": ({"wrt._core.ask": "from wrt._plan import plan"}, "_core may not import _plan"),
+    "upwards, relative": ({"wrt._core.ask": "from .._plan import plan"}, "_core may not import _plan"),
+    "upwards, to the door": ({"wrt._run.answer": "import wrt"}, "_run may not import wrt"),
+    "upwards, lazily": ({"wrt._core.ask": "def f():\n  import wrt._run.answer"}, "_core may not import _run"),
     "upwards, for a type": (
         {"wrt._core.ask": "if TYPE_CHECKING:\n  from wrt._notation import d"},
         "_core may not import _notation",
     ),
-    "sideways": ({"wrt._sparsity.coloring": "from wrt._backends.torch import sweep"}, "_sparsity may not import _backends.torch"),
+    "sideways": ({"wrt._plan.colored": "from wrt._backends.torch import engine"}, "_plan may not import _backends.torch"),
     "one backend to another": (
-        {"wrt._backends.jax.sweep": "from wrt._backends.torch.sweep import pull"},
+        {"wrt._backends.jax.engine": "from wrt._backends.torch.engine import TorchEngine"},
         "_backends.jax may not import _backends.torch",
     ),
-    "the runner to a backend": ({"wrt._run.execute": "import wrt._backends.torch"}, "may not import _backends.torch"),
+    "the runner to a backend": ({"wrt._run.answer": "import wrt._backends.torch"}, "may not import _backends.torch"),
     "a face past the doors": ({"wrt._cli.ask": "from wrt._notation import d"}, "_cli may not import _notation"),
     "a face to a face": ({"wrt._testing.plugin": "import wrt._cli"}, "testing may not import _cli"),
     "the implementation of a face": ({"wrt._testing.plugin": "import wrt._run"}, "testing may not import _run"),
     "errors to anything": ({"wrt.errors": "import wrt._core"}, "errors may not import _core"),
     "a framework in the core": ({"wrt._core.ask": "import torch"}, "torch is imported under _backends.torch alone"),
-    "a framework, lazily": ({"wrt._run.execute": "def f():\n  from torch import nn"}, "torch is imported under"),
+    "a framework, lazily": ({"wrt._run.answer": "def f():\n  from torch import nn"}, "torch is imported under"),
     "a framework in another's backend": ({"wrt._backends.torch.record": "import jax"}, "jax is imported under"),
     "scipy in the core": ({"wrt._core.pattern": "import scipy.sparse"}, "only the standard library and numpy"),
     "numpy in errors": ({"wrt.errors": "import numpy"}, "only the standard library"),
@@ -82,9 +82,9 @@ ALLOWED = {
         "wrt._core.plan": "if TYPE_CHECKING:\n  from wrt._core.ask import Ask",
     },
     "within a part": {"wrt._core.ask": "from wrt._core.index import select", "wrt._core.index": "import numpy"},
-    "a framework at home": {"wrt._backends.torch.sweep": "import torch.autograd\nfrom wrt._core import ask"},
+    "a framework at home": {"wrt._backends.torch.engine": "import torch.autograd\nfrom wrt._core import ask"},
     "the one list of backends": {"wrt._backends": "def load():\n  from wrt._backends import torch"},
-    "notation, where all meets": {"wrt._notation.d": "from wrt._backends import find\nimport wrt._run, wrt._planner"},
+    "notation, where all meets": {"wrt._notation.d": "from wrt._backends import find\nimport wrt._run, wrt._plan"},
     "the demo makes tensors": {"wrt._cli.demo": "def demo():\n  import torch"},
 }
 

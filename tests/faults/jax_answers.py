@@ -30,7 +30,8 @@ def question(name: str, dtype: str) -> Question:
             kept.clear()
         return J
 
-    return Question(name, dtype, program, ask, program.chosen(row_loop(program.f, x), jax.eval_shape(program.f, x).shape, x.shape))
+    truth = program.chosen(row_loop(program.f, x), run.output.shape, x.shape)
+    return Question(name, dtype, program, ask, truth)
 
 
 def row_loop(f: object, x: jax.Array) -> Numbers:

@@ -37,15 +37,19 @@ class Outcome:
 
 
 def outcome(report: Report | None, plant: Plant, found: Numbers, truth: Numbers, dtype: str) -> Outcome:
-    """Assert that a fault was put in, noticed and answered right; in half precision, that it could be seen at all."""
+    """Assert that a fault was put in, noticed and answered right, or that it is too small for its type.
+
+    In double precision everything shows. In single precision a small column that is scaled by a thousandth may not, and in
+    half precision whatever the weights happen to hide.
+    """
     assert report is not None
     assert plant.fired, "the fault was not put in"
     off = np.inf
     if plant.handed_out is not None:
         off = off_by(plant.handed_out, truth)
         assert off > 0, "the fault changed nothing"
-        if dtype == "bfloat16" and not how_noticed(report):
-            rounds = report.certificate is not None and "rounds by that much" in report.certificate.words
+        if dtype != "float64" and not how_noticed(report):
+            rounds = report.certificate is not None and "as far as it can tell" in report.certificate.words
             if (rounds and off <= MOST_ROUNDED) or not shows(plant.handed_out, truth, dtype):
                 return Outcome(TOO_SMALL, off)
     how = require_noticed(report)

@@ -33,12 +33,18 @@ def planned(planned_from_the_start: None, monkeypatch: pytest.MonkeyPatch) -> It
         yield
 
 
+SMALL_FAULTS = ("a small column scaled",)
+"""That single precision may hide where the weighted sum of the column is near zero."""
+
+
 @pytest.mark.parametrize("fault", OF_A_MATRIX)
 def test_a_fault_in_what_a_plan_hands_out(fault: str, record_property: Told) -> None:
     words = []
     for kind, dtype in enumerate(ROUNDINGS):  # all plans in float64; every other one in the others
         some = [name for k, name in enumerate(NAMES) if not kind or (k + kind + len(fault)) % 2]
-        words.append(f"{dtype} {counted([question(name, dtype).plant(OF_A_MATRIX[fault]) for name in some])}")
+        found = [question(name, dtype).plant(OF_A_MATRIX[fault]) for name in some]
+        assert dtype == "bfloat16" or fault in SMALL_FAULTS or all(one.noticed for one in found)
+        words.append(f"{dtype} {counted(found)}")
     record_property("told", f"{fault}: {'; '.join(words)}")
 
 

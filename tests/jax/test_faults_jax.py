@@ -25,6 +25,8 @@ from wrt._run.function import Function
 
 Told = Callable[[str, object], None]
 NAMES = list(PROGRAMS)
+NARROW = ["direct pull", "structured push", "cut"]
+"""Plans that are tried in narrow types too: each program is compiled anew."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +39,11 @@ def planned(planned_from_the_start: None) -> Iterator[None]:
 @pytest.mark.parametrize("fault", OF_A_MATRIX)
 def test_a_fault_in_what_a_plan_hands_out(fault: str, record_property: Told) -> None:
     words = []
-    for kind, dtype in enumerate(ROUNDINGS):  # all plans in float64; some in the others
-        some = [name for k, name in enumerate(NAMES) if not kind or (k + kind + len(fault)) % 3 == 0]
-        words.append(f"{dtype} {counted([question(name, dtype).plant(OF_A_MATRIX[fault]) for name in some])}")
+    for dtype in ROUNDINGS:
+        some = NAMES if dtype == "float64" else NARROW
+        found = [question(name, dtype).plant(OF_A_MATRIX[fault]) for name in some]
+        assert dtype == "bfloat16" or fault == "a small column scaled" or all(one.noticed for one in found)
+        words.append(f"{dtype} {counted(found)}")
     record_property("told", f"JAX, {fault}: {'; '.join(words)}")
 
 
@@ -77,7 +81,7 @@ def test_a_plan_that_is_wrong(words: str, record_property: Told) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_how_small_a_fault_still_shows(name: str, record_property: Told) -> None:
     words = []
-    for dtype in ROUNDINGS:
+    for dtype in ROUNDINGS if name in NARROW else ("float64",):
         smallest = question(name, dtype).smallest_noticed()
         if dtype != "bfloat16":
             assert max(smallest) < 1e4 * ROUNDINGS[dtype], smallest
@@ -87,7 +91,7 @@ def test_how_small_a_fault_still_shows(name: str, record_property: Told) -> None
 
 # ---------------------------------------------------------------- J.function()
 
-SHOWN = ("two columns exchanged", "two rows exchanged", "a block dropped", "the largest column scaled", "the smallest column zero")
+SHOWN = ("two columns exchanged", "two rows exchanged", "a block dropped", "the largest column scaled", "everything NaN")
 FUNCTIONS = {"direct pull": network(40, 50), "direct push": network(120, 20), "banded": burgers, "cut": narrow}
 
 
@@ -97,7 +101,7 @@ def test_a_fault_in_a_function_of_the_point(name: str, monkeypatch: pytest.Monke
     x = jnp.asarray(program.point(1))
     truth = row_loop(f, x)
     right, hows = Function._answer, []
-    for fault in (*SHOWN, "computed in lower precision", "everything NaN"):
+    for fault in SHOWN:
         plant = Plant(OF_A_MATRIX[fault], SIZES["float64"])
 
         def answer(self: Any, plan: Any, dense: bool, leaves: Any, plant: Plant = plant) -> Any:
@@ -121,18 +125,17 @@ def test_a_function_whose_sums_of_rows_round_is_not_refused() -> None:
     """Terms that cancel: plain rows are the engine's own word."""
 
     def f(x: Any) -> Any:
-        rows = jnp.cumprod(1 + 0.1 * x, -1)
-        rows = rows - rows.mean(-1, keepdims=True)
-        return rows / jnp.sqrt((rows**2).mean(-1, keepdims=True) + 1e-12)
+        tokens = jnp.cumsum(jnp.cumprod(1 + 0.1 * jnp.sqrt(x * x + 0.1), -1), 0)
+        return jax.nn.softmax(tokens @ tokens.T / 2, -1) @ tokens
 
-    for seed in range(6):
-        x = jnp.asarray(np.random.default_rng(seed).standard_normal((20, 4)))
+    for dtype, most in (("float64", 1e-11), ("float32", 1e-3)):
+        x = jnp.asarray(np.random.default_rng(1).standard_normal((20, 4)), dtype)
         run = wrt.trace(f, x)
         J = d(run.output) / d(run.inputs[0])
-        jac = J.function()
-        np.testing.assert_allclose(np.asarray(jac(x)).reshape(80, 80), row_loop(f, x), atol=1e-11)
-        assert jac.certificate
-        assert J.certificate is None or J.certificate
+        jac, truth = J.function(), row_loop(f, x)
+        for found, certificate in ((jac(x), jac.certificate), (J.value, J.certificate)):
+            np.testing.assert_allclose(np.asarray(found, np.float64).reshape(80, 80), truth, atol=most * np.abs(truth).max())
+            assert certificate
 
 
 # ---------------------------------------------------------------- stories

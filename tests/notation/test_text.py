@@ -46,7 +46,7 @@ def test_explain_before_and_after() -> None:
         "strategy     direct, because one row is one pass\n"
         "passes       1\n"
         "  rows: 1 by pull, one by one, 1 call\n"
-        "certificate  the engine's own single pass"
+        "certificate  the engine's own plain pass"
     )
     assert repr(row.explain()) == str(row.explain())
     assert row.explain().to_dict()["passes"] == 1
@@ -67,5 +67,6 @@ def test_explain_of_products() -> None:
     assert "  u @ J: 1 by pull, one by one, 1 call" in str(J.explain())
     J @ torch.ones(3)
     told = str(J.explain())
-    assert "  J @ v: 1 by push, forward, by rules, 1 call" in told
-    assert "certificate  random probe by one unbatched pull agrees" in told
+    assert "  independent check: 1 by pull, one by one, 1 call" in told
+    assert "  J @ v: 1 by push, double backward, one by one, 1 call" in told
+    assert "certificate  checked against an independent backward pass: largest difference " in told

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, cg, eigsh, gmres, lsmr, svds
 
 import wrt
 from tests.operators._problems import SHAPES, full_rank, matrix, network
-from tests.run.test_execute_passes import SWEPT, Sine
+from tests.run.test_sweep import SWEPT, Sine
 from wrt import d
 
 

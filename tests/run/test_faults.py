@@ -12,12 +12,12 @@ import torch
 
 from tests.plan.problems import PROBLEMS, Problem, at_random, burgers, periodic, row_loop
 from wrt import d
-from wrt._backends.torch import compat
+from wrt._backends.torch.engine import ONE_BY_ONE, TorchEngine
 from wrt._backends.torch.live import LiveRecord
-from wrt._backends.torch.sweep import TorchLinear
 from wrt._core.pattern import NOBODY, listed
-from wrt._planner import warm
-from wrt._run import factored, planned
+from wrt._core.plan import Lines
+from wrt._plan import cache
+from wrt._run import run
 
 Tensor = torch.Tensor
 
@@ -33,11 +33,13 @@ def dense(m: int = 80, n: int = 90) -> tuple[Tensor, Tensor]:
 
 
 def answered_right(y: Tensor, x: Tensor) -> str:
-    """The answer equals a row loop of plain autograd; what explain() says of the way there."""
+    """The answer equals a row loop of plain autograd, with a certificate; what explain() says of the way there."""
     truth = row_loop(y, x)
     J = d(y) / d(x)
     torch.testing.assert_close(J.value.reshape(truth.shape), truth, rtol=1e-11, atol=1e-11)
-    return "\n".join(J.explain().fallbacks)
+    assert J.certificate
+    settled = [str(J.certificate)] if "swept alone" in str(J.certificate) else []
+    return "\n".join((*J.explain().fallbacks, *settled))
 
 
 def scaled(k: int) -> Callable[[Tensor], Tensor]:
@@ -84,35 +86,40 @@ BATCHING = [make(k) for k in range(5) for make in (scaled, one_entry, swapped, l
 
 @pytest.mark.parametrize("fault", range(len(BATCHING)))
 def test_a_wrong_batching_rule_is_found(monkeypatch, fault):
-    def spoiled(right):
-        return lambda *given, **more: [BATCHING[fault](g) for g in right(*given, **more)]
+    right = TorchEngine.pull
 
-    for owner, name in ((TorchLinear, "_pull_by_rules"), (compat, "batched_pull"), (compat, "batched")):
-        monkeypatch.setattr(owner, name, spoiled(getattr(owner, name)))
-    assert "certificate disagreed" in answered_right(*dense())
+    def wrong(self, seeds, *, batched=True):
+        swept = right(self, seeds, batched=batched)
+        if swept.method != ONE_BY_ONE:
+            swept.arrays = [BATCHING[fault](found) for found in swept.arrays]
+        return swept
+
+    monkeypatch.setattr(TorchEngine, "pull", wrong)
+    assert answered_right(*dense())
 
 
 @pytest.mark.parametrize("k", range(6))
 def test_a_branch_dropped_by_a_push_is_found(monkeypatch, k):
-    right, at_once = TorchLinear.push, TorchLinear.push_at_once
+    right = TorchEngine.push
     drop = [scaled(k), one_entry(k), lost(k)][k % 3]
 
-    def wrong(self: TorchLinear, tangents: Tensor, probe: Tensor) -> tuple[Tensor, Tensor]:
-        pushed, expected = at_once(self, tangents, probe)
-        return drop(pushed), expected
+    def wrong(self, tangents, *, batched=True):
+        swept = right(self, tangents, batched=batched)
+        swept.arrays = [drop(found) for found in swept.arrays]
+        return swept
 
-    monkeypatch.setattr(TorchLinear, "push", lambda self, t, rung: drop(right(self, t, rung)))
-    monkeypatch.setattr(TorchLinear, "push_at_once", wrong)
-    assert "certificate disagreed" in answered_right(*dense(300, 20))
+    monkeypatch.setattr(TorchEngine, "push", wrong)
+    assert "direct, push, batched: " in answered_right(*dense(300, 20))
 
 
 def spoil(change: Callable[[np.ndarray], None]) -> None:
-    """Change the owners of the only compressed plan that is remembered."""
-    ((key, plan),) = ((k, p) for k, p in warm.kept_plans().items() if hasattr(p, "compression"))
-    right = plan.compression
+    """Change the owners of the only plan with shared passes that is remembered."""
+    kept = cache._PLANS.items()
+    ((key, plan),) = ((k, p) for k, p in kept if isinstance(p, Lines) and p.shared is not None)
+    right = plan.shared
     owner = right.owner
     change(owner)
-    warm.remember(key, replace(plan, compression=listed(owner, right.color, right.shape, right.way), kept={}))
+    cache.remember(key, replace(plan, shared=listed(owner, right.color, right.shape, right.way)))
 
 
 @pytest.mark.parametrize("name", ["burgers", "periodic", "elementwise", "batch of networks", "flattened", "max-pool"])
@@ -127,7 +134,7 @@ def test_a_pattern_that_lost_an_entry_is_found(name):
         owner[tuple(slot)] = NOBODY
 
     spoil(lose)
-    assert "plan of last time was wrong" in answered_right(y, x)
+    assert answered_right(y, x)
 
 
 @pytest.mark.parametrize("name", ["burgers", "periodic", "batch of networks", "flattened", "permuted", "dilated"])
@@ -140,10 +147,10 @@ def test_an_entry_that_went_to_the_wrong_row_is_found(name):
         owner[tuple(slot)] = (owner[tuple(slot)] + 1) % owner.max()
 
     spoil(move)
-    assert "plan of last time was wrong" in answered_right(y, x)
+    assert answered_right(y, x)
 
 
-def through_a_waist() -> tuple[Tensor, Tensor]:
+def through_a_cut() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     down, up = (torch.randn(s, dtype=torch.float64, generator=generator) for s in ((6, 400), (400, 6)))
     x = torch.randn(400, dtype=torch.float64, generator=generator).requires_grad_()
@@ -151,34 +158,48 @@ def through_a_waist() -> tuple[Tensor, Tensor]:
     return y, x
 
 
-@pytest.mark.parametrize("side", ["last", "first"])
+@pytest.mark.parametrize("side", [0, 1, "the product"])
 @pytest.mark.parametrize("asked", ["cold", "warm"])
 @pytest.mark.parametrize("k", range(3))
-def test_a_wrong_side_of_a_cut_is_found(monkeypatch, k, asked, side):
-    """Columns above the waist and rows below it are held to what an unbatched pull says of the probe."""
-    y, x = through_a_waist()
+def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k, asked, side):
+    """A side of it, or the product that they are multiplied to after all passes."""
+    y, x = through_a_cut()
     if asked == "warm":
         answered_right(y, x)
-    right = factored.both_sides
+    right = run.multiply
     wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
 
-    def sides(*given):
-        found = right(*given)
-        return found._replace(**{side: wrong(getattr(found, side))})
+    def multiply(arrays, factors):
+        if len(factors) != 2:  # of another plan
+            return right(arrays, factors)
+        if side == "the product":
+            found = right(arrays, factors)
+            return replace(found, array=wrong(found.array))
+        spoiled = list(factors)
+        spoiled[side] = replace(spoiled[side], array=wrong(spoiled[side].array))
+        return right(arrays, spoiled)
 
-    monkeypatch.setattr(factored, "both_sides", sides)
-    assert "cut" in answered_right(y, x)
+    monkeypatch.setattr(run, "multiply", multiply)
+    told = answered_right(y, x)
+    assert "cut" in told or "swept alone" in told
 
 
-@pytest.mark.parametrize("k", range(6))
-def test_a_wrong_factor_of_a_cut_is_found(monkeypatch, k):
-    """The same where a side does not go in one call."""
-    y, x = through_a_waist()
-    right = planned.solve
-    wrong = [scaled(k), one_entry(k), lost(k)][k % 3]
-    monkeypatch.setattr(factored, "both_sides", lambda ask, waist: None)
-    monkeypatch.setattr(planned, "solve", lambda ask, report: wrong(right(ask, report)))
-    assert "cut" in answered_right(y, x)
+LAYOUTS = {
+    "columns exchanged": lambda found: found[:, [1, 0, *range(2, found.shape[1])]],
+    "rows exchanged": lambda found: found[[1, 0, *range(2, len(found))]],
+    "transposed": lambda found: found.T.contiguous(),
+    "a window shifted by one": lambda found: found.roll(1, 1),
+    "a block dropped": lambda found: found.clone().index_fill_(0, torch.arange(50, 60), 0.0),
+    "a column of zeros": lambda found: found.clone().index_fill_(1, torch.tensor([77]), 0.0),
+    "a column scaled by 1 + 1e-9": lambda found: found * (1 + 1e-9 * (torch.arange(len(found)) == 9).double()),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_that_is_spoiled_after_the_passes_is_found(monkeypatch, name):
+    right = run.Shared.dense
+    monkeypatch.setattr(run.Shared, "dense", lambda self: LAYOUTS[name](right(self)))
+    assert answered_right(*at_random(PROBLEMS["burgers"]))
 
 
 STALE = [
@@ -194,7 +215,7 @@ STALE = [
 @pytest.mark.parametrize("pair", range(len(STALE)))
 def test_a_stale_plan_is_found(monkeypatch, pair):
     """The same signature for another program: what a coarse signature could do."""
-    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y, xs: ("everything looks the same",))
     first, second = (Problem(f, (200,), 0) for f in STALE[pair])
     answered_right(*at_random(first))
-    assert "plan of last time was wrong" in answered_right(*at_random(second))
+    assert answered_right(*at_random(second))

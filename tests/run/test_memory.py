@@ -11,9 +11,8 @@ import torch
 import wrt
 from wrt import d
 from wrt._core import room
-from wrt._planner import warm
 from wrt._run import memory
-from wrt._run.chunk import chunk_bytes, chunk_size
+from wrt._run.memory import call_bytes, lines_per_call
 from wrt.errors import TooLarge
 
 ROOT = Path(__file__).parents[2]
@@ -65,65 +64,38 @@ def test_the_peak_is_refused_although_the_answer_alone_would_fit(monkeypatch: py
         (d(y) / d(x)).value
     assert str(caught.value) == (
         "the Jacobian has 8192 x 8192 entries: 256.0 MiB\n"
-        "  about 422.7 MiB at the peak of computing it, 300.0 MiB are free\n"
+        "  about 326.3 MiB at the peak of computing it, 300.0 MiB are free\n"
         "  ask for rows J[i], products J @ v or u @ J, J.sparse() if most of it is zero, or send it to disk with J.to_zarr(path)"
     )
 
 
-def test_chunks_shrink_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_shrink_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = dense(8192)
     free_is(monkeypatch, 2**40)
-    plenty = chunk_size((d(y) / d(x)).ask)
+    plenty = lines_per_call((d(y) / d(x)).ask, 8192)
     free_is(monkeypatch, int(260 * 2**20 / 0.9))
     ask = (d(y) / d(x)).ask
-    assert 1 <= chunk_size(ask) < plenty
-    assert chunk_bytes(ask) <= 2**20
+    assert 1 <= lines_per_call(ask, 8192) < plenty
+    assert call_bytes(ask) <= 2**20
 
 
-def test_one_look_at_the_memory_serves_a_question_and_a_later_answer_looks_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_looks_at_the_memory_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     y, x = dense(4200)
     J = d(y) / d(x)
-    looks: list[int] = []
-
-    def free_memory(self: object, value: object) -> int:
-        looks.append(1)
-        return 2**40
-
-    monkeypatch.setattr("wrt._backends.torch.arrays.TorchArrays.free_memory", free_memory)
+    free_is(monkeypatch, 2**40)
     J.explain()
-    assert len(looks) == 1
     free_is(monkeypatch, int(66 * 2**20 / 0.9))  # less than the 67.3 MiB of the answer
     with pytest.raises(TooLarge, match=r"66\.0 MiB are free"):
         J.value
 
 
-def test_a_known_question_is_looked_at_again_when_less_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-
-    def may_exceed(ask: object, limit: int) -> bool:
-        looks.append(limit)
-        return False
-
-    monkeypatch.setattr(memory, "may_exceed", may_exceed)
-    x = torch.linspace(0, 1, 4200).requires_grad_()
-    y = x.roll(1) * x
-    for count in (2**40, 2**40, 2**41, 2**39, 2**40):
-        monkeypatch.setattr(memory, "free_for", lambda ask, anew, count=count: count)
-        _ = (d(y) / d(x)).value
-    assert looks == [2**40, 2**39]
-    warm.forget()
-    _ = (d(y) / d(x)).value
-    assert len(looks) == 3
-
-
 def test_a_hidden_tensor_that_dwarfs_both_ends_counts() -> None:
     y, x = wide_inside(4096)
     narrow, end = dense(4096)
-    asks = (d(y) / d(x)).ask, (d(narrow) / d(end)).ask
-    wide = chunk_bytes(asks[0])
-    assert 500 * chunk_size(asks[0]) < 10 * chunk_size(asks[1])  # 500 times as much for a line, in fewer lines
-    assert wide > 3 * chunk_bytes(asks[1])
-    assert 0.67 < memory.peak_bytes((d(y) / d(x)).ask) / (214 * 2**20) < 1.5  # measured: most of it for the sampled rows
+    wide, plain = (d(y) / d(x)).ask, (d(narrow) / d(end)).ask
+    lines = [lines_per_call(ask, 4096) for ask in (wide, plain)]
+    assert lines[0] < lines[1]
+    assert call_bytes(wide) / lines[0] > 400 * call_bytes(plain) / lines[1]  # 500 times as much for a line
 
 
 def test_small_questions_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +148,16 @@ def test_nonzeros_that_outgrow_the_memory_are_refused_as_soon_as_it_shows() -> N
 def test_what_the_system_refuses_is_said_in_words() -> None:
     y, x = dense(100)
     ask = (d(y) / d(x)).ask
-    with pytest.raises(TooLarge, match="the system refused memory on the way to it: can't allocate"), memory.system_refusals(ask):
-        raise RuntimeError("can't allocate memory: you tried to allocate 4 bytes")
-    with pytest.raises(RuntimeError, match="another"), memory.system_refusals(ask):
-        raise RuntimeError("another error")
+    with pytest.raises(TooLarge, match="the system refused memory on the way to it: can't allocate"):
+        memory.refuse_if_no_memory(RuntimeError("can't allocate memory: you tried to allocate 4 bytes"), ask)
+    memory.refuse_if_no_memory(RuntimeError("another error"), ask)  # which is left to whoever caught it
+
+
+def test_what_the_system_refuses_inside_of_a_sweep_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object, seeds: object, *, batched: bool = True) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes")
+
+    monkeypatch.setattr("wrt._backends.torch.engine.TorchEngine.pull", refuse)
+    y, x = dense(100)
+    with pytest.raises(TooLarge, match="the system refused memory on the way to it"):
+        (d(y) / d(x)).value

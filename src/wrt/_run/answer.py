@@ -21,7 +21,7 @@ from wrt._plan.plans import plans, remember
 from wrt._run import nonfinite
 from wrt._run.forms import Dense, Form
 from wrt._run.holomorphic import refuse_if_not_holomorphic
-from wrt._run.memory import refuse_if_no_memory, refuse_too_large
+from wrt._run.memory import lines_per_call, refuse_if_no_memory, refuse_too_large
 from wrt._run.options import CURRENT, DEFAULT
 from wrt._run.prove import ENGINE, SWITCHED_OFF, Proof
 from wrt._run.run import PlanFailed, run
@@ -239,7 +239,9 @@ def nonzero_rows(sweeper: Sweeper, rows: Numbers) -> Marks:
     if rows.ndim == 2:
         found = sweeper.pull_weights(arrays.from_numpy(rows, ask.y), "sums of rows")
     else:
-        found = sweeper.rows(rows, "sampled rows")
+        size = lines_per_call(ask, len(rows))
+        parts = [sweeper.rows(rows[k : k + size], "sampled rows") for k in range(0, len(rows), size)]
+        found = None if parts[0] is None else parts[0] if len(parts) == 1 else arrays.concat(parts, 0)
     if found is None:
         return np.zeros((len(rows), ask.n), dtype=bool)
     return arrays.nonzero(found, arrays.precision(ask.y) if ask.accelerated else 0.0)

@@ -50,7 +50,7 @@ def lines_per_call(ask: Ask, count: int) -> int:
         if count <= most and count * per_line <= thresholds.WHOLE_CALL_BYTES_CPU:
             return max(1, count)
         wanted = max(1, min(count, most, max(fewest, thresholds.CALL_BYTES_CPU // max(1, per_line))))
-    if wanted * per_line * thresholds.LIVE_TENSORS < thresholds.CHECKED_BYTES:
+    if wanted * per_line * thresholds.LIVE_TENSORS + answer_bytes(ask) < thresholds.CHECKED_BYTES:
         return wanted
     beside = free(ask.x.values[0]) - answer_bytes(ask)
     return max(1, min(wanted, int(thresholds.CALL_MEMORY_SHARE * max(0, beside) / (per_line * thresholds.LIVE_TENSORS))))

@@ -110,18 +110,20 @@ class Proof:
         is swept alone, and has to agree with the independent pass then.
         """
         ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
-        weights, expected = self.pass_made
-        sums = form.weighted_columns(weights)
-        if not verdict.finite or not self._may_round(np.abs(sums[0] - expected), sums[1]):
+        if not verdict.finite:
             return None
-        noise = NOISE_MARGIN * self._noise()
-        if not self._may_round(noise, sums[1]):
-            return None  # a backward that is not linear: of sums of its rows nothing can be said
-        second = compare(*sums, expected, precision, noise)
-        held, doubtful = second.certificate, second.doubtful
-        if held.passed:
-            words = f"{_columns(verdict.doubtful)}: the pass itself rounds by that much there"
-            return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        weights, expected = self.pass_made
+        sums, noise = form.weighted_columns(weights), np.zeros(ask.n)
+        if may_round(np.abs(sums[0] - expected), sums[1], precision):
+            measured = NOISE_MARGIN * self._noise()
+            if may_round(measured, sums[1], precision):  # more than that is a backward that is not linear
+                noise = np.where(sums[1] > 0, measured, 0.0)  # zeros with a nonzero probe always fail
+                verdict = compare(*sums, expected, precision, noise)
+                held = verdict.certificate
+                if held.passed:
+                    words = f"as far as it can tell: sums of rows round by {held.difference:.1g} of a column here"
+                    return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        doubtful = verdict.doubtful
         alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
         if alone is None:
             return None
@@ -144,18 +146,9 @@ class Proof:
         return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
 
     def plain_rows(self, form: Form, verdict: Verdict) -> Certificate:
-        """The evidence for rows one by one: the engine's own word, where roundings explain by how much their sum is off."""
+        """The evidence for rows one by one, where the independent pass does not bear them out."""
         weights, expected = self.pass_made
-        sums = form.weighted_columns(weights)
-        if not verdict.finite or not self._may_round(np.abs(sums[0] - expected), sums[1]):
-            return verdict.certificate
-        off = f"{verdict.certificate.difference:.1g} of {_columns(verdict.doubtful)}"
-        return Certificate("engine", words=f"plain passes of the engine; where terms cancel, sums of rows round by {off}")
-
-    def _may_round(self, off: Numbers, sizes: Numbers) -> bool:
-        """Whether roundings can explain that columns are off by so much."""
-        most = HOPELESS_HALF if self.precision > HALF_PRECISION else math.sqrt(self.precision)
-        return bool((off <= most * sizes.max(initial=0.0)).all())
+        return of_plain_rows(*form.weighted_columns(weights), expected, verdict.certificate, self.precision)
 
     def _noise(self) -> Numbers:
         """(n,): by how much the independent pass rounds at each column, as the passes of two parts of its weights tell."""
@@ -178,6 +171,21 @@ class Proof:
             return self.sweeper.push_columns(columns, "doubtful columns", batched=False)
         except CannotSweep:
             return None
+
+
+def of_plain_rows(got: Numbers, size: Numbers, expected: Numbers, held: Certificate, precision: float) -> Certificate:
+    """The evidence for rows one by one: the engine's own word, where roundings explain by how much their sum is off."""
+    with np.errstate(all="ignore"):
+        if not may_round(np.abs(got - expected), size, precision):
+            return held
+    words = f"plain passes of the engine; where terms cancel, sums of rows round by {held.difference:.1g} of a column"
+    return Certificate("engine", words=words)
+
+
+def may_round(off: Numbers, size: Numbers, precision: float) -> bool:
+    """Whether roundings can explain that columns are off by so much."""
+    most = HOPELESS_HALF if precision > HALF_PRECISION else math.sqrt(precision)
+    return bool((off <= most * size.max(initial=0.0)).all())
 
 
 def own_roundings(precision: float) -> int:

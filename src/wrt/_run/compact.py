@@ -11,7 +11,7 @@ from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.plan import Plan, Way
 from wrt._core.protocol import Array, Engine
-from wrt._core.report import Report
+from wrt._core.report import Certificate, Report
 from wrt._plan.direct import direct
 from wrt._plan.plans import better, patched, remember, worth_planning
 from wrt._run import identity
@@ -88,17 +88,28 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
 
 
 def sweep_block(ask: Ask, engine: Engine, report: Report, way: Way | None = None) -> Array | None:
-    """One block by its own rows or columns, proven by itself; None where no path leads to x."""
-    proof = Proof(Sweeper(ask, engine, report))
+    """One block by its own rows or columns, proven by itself; None where no path leads to x.
+
+    What is told of all blocks is the evidence of the worst.
+    """
+    proof, before = Proof(Sweeper(ask, engine, report)), report.certificate
     patch = patched(ask, engine) if way is None else None
     tried: list[Plan] = [] if patch is None else [patch]
     for plan in [*tried, *direct(ask, engine, way)]:
         found = attempt(proof, plan)
         if isinstance(found, Answer):
+            report.certificate = _worse(before, report.certificate)
             return found.array
         if found == "no path":
             return None
     raise AssertionError("plain rows never decline")
+
+
+def _worse(one: Certificate | None, other: Certificate | None) -> Certificate | None:
+    """Of two pieces of evidence: the one that did not hold, had to be looked at twice, or holds less closely."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=lambda held: (not held, bool(held.words), held.share))
 
 
 def diagonal(ask: Ask, report: Report) -> Array:

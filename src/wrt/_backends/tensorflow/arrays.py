@@ -19,6 +19,8 @@ from wrt._core.value import Value
 
 Tensor = Any
 Method = TypeVar("Method", bound=Callable[..., Any])
+HALF = {tf.bfloat16: 2.0**-8, tf.float16: 2.0**-11}
+"""Roundings of half precision: half of what the last bit is worth, since few are left to see a fault in."""
 
 
 def off_tapes(method: Method) -> Method:
@@ -217,8 +219,8 @@ class TensorFlowArrays:
         return size
 
     def precision(self, value: Value) -> float:
-        if value.dtype == tf.bfloat16:
-            return float(2.0**-7)
+        if value.dtype in HALF:
+            return HALF[value.dtype]
         if value.dtype == tf.float32 and self.accelerated(value) and tf.config.experimental.tensor_float_32_execution_enabled():
             return float(2.0**-11)
         return float(np.finfo(value.dtype.as_numpy_dtype).eps)

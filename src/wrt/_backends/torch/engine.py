@@ -9,6 +9,7 @@ backward cannot be differentiated; the proof of every answer sees that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -126,14 +127,14 @@ class TorchEngine:
             refused: list[str] = []
             if batched and count > 1:
                 try:
-                    (pushed,) = convolutions.push(lambda: compat.batched(one, *columns), self._weights)
+                    (pushed,) = convolutions.push(partial(compat.batched, one, *columns), self._weights)
                     return Swept([None if pushed is None else pushed.detach()], f"{DOUBLE_BACKWARD}, {VMAP}")
                 except torch.OutOfMemoryError:
                     raise
                 except Exception as error:
                     refused.append(f"{DOUBLE_BACKWARD}, {VMAP}: {_first_line(error)}")
             try:
-                rows = [convolutions.push(lambda: one(*column), self._weights)[0] for column in zip(*columns, strict=True)]  # noqa: B023
+                rows = [convolutions.push(partial(one, *column), self._weights)[0] for column in zip(*columns, strict=True)]
                 pushed = torch.stack(rows).detach()
             except Exception as error:
                 raise CannotSweep(_first_line(error)) from error

@@ -66,11 +66,15 @@ class Sparse:
         self.matrix = matrix
 
     def weighted_columns(self, weights: Numbers) -> tuple[Numbers, Numbers]:
-        matrix, n = self.matrix, self.ask.n
+        from scipy.sparse import csr_array
+
+        matrix = self.matrix
         data = matrix.data.astype(np.float64, copy=False)
-        rows = np.repeat(np.arange(self.ask.m), np.diff(matrix.indptr))
-        sums = np.bincount(matrix.indices, weights[rows] * data, n)
-        return sums, np.sqrt(np.bincount(matrix.indices, data * data, n))
+        wide, squares = (
+            csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape) for values in (data, data * data)
+        )
+        with np.errstate(all="ignore"):
+            return wide.T @ weights, np.sqrt(squares.T @ np.ones(self.ask.m))
 
     def dense(self) -> Array:
         return self.ask.y.record.backend.arrays.from_numpy(self.matrix.toarray(), self.ask.x.values[0])

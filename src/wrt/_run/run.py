@@ -221,11 +221,15 @@ def run_shared(sweeper: Sweeper, plan: Lines) -> Shared | None:
 
 def _seeds(ask: Ask, compression: Compression, like: Value) -> Array:
     """(passes, lines): a one at every line of a pass; lines without a color are all zero, and swept by nobody."""
-    color = compression.color
+    color, arrays = compression.color, ask.y.record.backend.arrays
     lines = np.flatnonzero(color != NOBODY)
+    if ask.accelerated:  # places travel faster than zeros
+        spots = color[lines] * compression.count + lines
+        ones_there = arrays.from_numpy(np.ones(len(lines), np.float32), like)
+        return arrays.scatter((compression.passes, compression.count), spots, ones_there, like)
     ones = np.zeros((compression.passes, compression.count), dtype=np.float32)
     ones[color[lines], lines] = 1
-    return ask.y.record.backend.arrays.from_numpy(ones, like)
+    return arrays.from_numpy(ones, like)
 
 
 class Shared:
@@ -257,8 +261,8 @@ class Shared:
         return arrays.place(found, (slice(None), self.plan.alone), self.alone)
 
     def norms(self) -> Numbers | None:
-        """The 2-norm of each column, as the passes tell; None where columns were swept apart."""
-        if self.alone is not None:
+        """The 2-norm of each column, as the passes tell; None where columns were swept apart, or where a device sums faster."""
+        if self.alone is not None or self.ask.accelerated:
             return None
         passes = self.arrays.numpy(self.passes).astype(np.float64)
         if self.compression.way == "pull":
@@ -271,7 +275,10 @@ class Shared:
         from scipy.sparse import csr_array
 
         order, indices, starts = self.compression.by_rows
-        data = self.arrays.numpy(self.passes).reshape(-1)[order]
+        if self.ask.accelerated:  # the entries alone travel
+            data = self.arrays.numpy(self.arrays.take(self.arrays.reshape(self.passes, (-1,)), order, 0))
+        else:
+            data = self.arrays.numpy(self.passes).reshape(-1)[order]
         shape = (self.ask.m, self.ask.n)
         found = csr_array((data, indices.copy(), starts.copy()), shape=shape)
         if self.alone is not None:

@@ -33,7 +33,7 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
     `sifted`: of a direct sweep the nonzeros would have to be picked out on the host.
     """
     if ask.m > 1 and worth_planning(ask) and not is_identity(ask):
-        found = better_form(ask, report, sifted=sifted)
+        found = better_form(ask, report, sifted=sifted, dense=is_small(ask))
         if found is not None:
             return found
     if not is_small(ask):
@@ -43,16 +43,19 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
     return Dense(ask, whole.array)
 
 
-def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
-    """Nonzeros or factors, by a plan with fewer passes than rows or columns; None where there is none."""
+def better_form(ask: Ask, report: Report, *, sifted: bool = False, dense: bool = False) -> Form | None:
+    """Nonzeros or factors, by a plan with fewer passes than rows or columns; None where there is none.
+
+    `dense`: plans that give neither may answer too.
+    """
     record = ask.y.record
     record.ready(ask.y, ask.x)
     for some in meant(ask):
         sweeper = Sweeper(some, record.engine(some.y, some.x.values), report)
         proof = Proof(sweeper)
         for plan in better(some, sweeper.engine, look_by(sweeper), report, sifted=sifted):
-            if plan.strategy not in ("structured", "colored", "cut") and not is_small(some):
-                continue  # it gives a dense answer
+            if plan.strategy not in ("structured", "colored", "cut") and not dense:
+                continue
             found = attempt(proof, plan, compact=True)
             if isinstance(found, Answer):
                 remember(some, plan, sifted=sifted)

@@ -104,10 +104,10 @@ class NumpyArrays:
     def largest(self, array: Array) -> float:
         return float(array.max()) if array.size else 0.0
 
-    def weighted_columns(self, weights: Array, array: Array) -> tuple[Array, Array]:
+    def weighted_columns(self, weights: Array, array: Array, norms: Array | None = None) -> tuple[Array, Array]:
         wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
         with np.errstate(all="ignore"):
-            return weights @ wide, np.linalg.norm(wide, axis=0)
+            return weights @ wide, np.linalg.norm(wide, axis=0) if norms is None else norms
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
         if not rounding:

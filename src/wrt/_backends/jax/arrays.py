@@ -324,12 +324,12 @@ class JaxArrays:
     def largest(self, array: Array) -> float:
         return float(np.max(np.asarray(array, np.float64))) if array.size else 0.0
 
-    def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
+    def weighted_columns(self, weights: Numbers, array: Array, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
         numbers = seen(array)
         if numbers is None:
             with compat.width(True):
-                sums, norms = _weighted(np.asarray(weights), array)
-            return np.asarray(sums), np.asarray(norms)
+                sums, found = _weighted(np.asarray(weights), array)
+            return np.asarray(sums), np.asarray(found)
         m, n = numbers.shape
         wide = np.result_type(np.complex128 if numbers.dtype.kind == "c" else np.float64, weights.dtype)
         sums, squares = np.zeros(n, wide), np.zeros(n)
@@ -338,8 +338,9 @@ class JaxArrays:
             for start in range(0, m, rows):
                 piece = numbers[start : start + rows].astype(np.complex128 if numbers.dtype.kind == "c" else np.float64)
                 sums += weights[start : start + rows] @ piece
-                squares += np.einsum("ij,ij->j", piece, piece.conj()).real
-        return sums, np.sqrt(squares)
+                if norms is None:
+                    squares += np.einsum("ij,ij->j", piece, piece.conj()).real
+        return sums, np.sqrt(squares) if norms is None else norms
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
         numbers = seen(array)

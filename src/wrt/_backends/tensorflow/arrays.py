@@ -150,7 +150,7 @@ class TensorFlowArrays:
         return float(tf.reduce_max(array)) if array.shape.num_elements() else 0.0
 
     @off_tapes
-    def weighted_columns(self, weights: Numbers, array: Tensor) -> tuple[Numbers, Numbers]:
+    def weighted_columns(self, weights: Numbers, array: Tensor, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
         given = _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array)
         wide = np.complex128 if array.dtype.is_complex else np.float64
         sums: Any = np.zeros(given.shape[1], wide)
@@ -160,8 +160,9 @@ class TensorFlowArrays:
             for start in range(0, given.shape[0], step):
                 piece = given[start : start + step].astype(wide)
                 sums += weights[start : start + step] @ piece
-                squares += np.einsum("ij,ij->j", piece, piece.conj()).real
-            return sums, np.sqrt(squares)
+                if norms is None:
+                    squares += np.einsum("ij,ij->j", piece, piece.conj()).real
+            return sums, np.sqrt(squares) if norms is None else norms
 
     @off_tapes
     def nonzero(self, array: Tensor, rounding: float) -> Marks:

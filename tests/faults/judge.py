@@ -49,8 +49,9 @@ def outcome(report: Report | None, plant: Plant, found: Numbers, truth: Numbers,
         off = off_by(plant.handed_out, truth)
         assert off > 0, "the fault changed nothing"
         if dtype != "float64" and not how_noticed(report):
-            rounds = report.certificate is not None and "as far as it can tell" in report.certificate.words
-            if (rounds and off <= MOST_ROUNDED) or not shows(plant.handed_out, truth, dtype):
+            words = "" if report.certificate is None else report.certificate.words
+            rounds = dtype == "bfloat16" and "as far as it can tell" in words and off <= MOST_ROUNDED
+            if rounds or not shows(plant.handed_out, truth, dtype):
                 return Outcome(TOO_SMALL, off)
     how = require_noticed(report)
     require_right(found, truth, dtype)

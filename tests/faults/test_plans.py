@@ -86,6 +86,7 @@ def test_a_fault_where_arrays_are_made(place: str, record_property: Told) -> Non
     put, faults, names = AT[place]
     found = [question(name, "float64").plant(fault, put) for fault in faults.values() for name in names]
     narrow = [question(names[0], "float32").plant(fault, put) for fault in faults.values()]
+    assert all(one.noticed for one in (*found, *narrow))
     words = f"float64 {counted(found)}; float32 {counted(narrow)}"
     record_property("told", f"{place}: {len(faults)} faults, {', '.join(names)}: {words}")
 
@@ -103,6 +104,7 @@ def test_a_plan_that_is_wrong(words: str, record_property: Told) -> None:
     change: Change
     change, names = SPOILED[words]
     found = [question(name, dtype).plant_plan(change) for name in names for dtype in ("float64", "float32")]
+    assert all(one.noticed for one in found)
     record_property("told", f"{words}: {', '.join(names)}: {counted(found)}")
 
 

@@ -232,7 +232,7 @@ def test_roundoff_of_what_cancelled_in_small_columns_is_no_alarm(count):
         else:  # in so many columns that the rows themselves are all that is left
             assert J.explain().because.endswith("one plain pass a row")
             assert torch.equal(J.value, row_loop(y, x))
-            assert not J.certificate
+            assert "where terms cancel, sums of rows round by" in str(J.certificate)
 
 
 def tall(m=300, n=20):

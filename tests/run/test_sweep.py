@@ -211,6 +211,19 @@ def test_second_order_tells_its_passes(swept: Counter[str]) -> None:
     assert swept["push"] == told.passes - 1  # the gradient's own pull is swept back once for each later pass
 
 
+@pytest.mark.parametrize("way", ["pull", "push", None])
+@pytest.mark.parametrize("part", ["real", "imag"])
+def test_the_real_numbers_of_a_complex_tensor_have_real_derivatives(part: str, way: Any) -> None:
+    z = torch.tensor([1 + 2j, 3 - 1j, 2j], dtype=torch.complex128, requires_grad=True)
+    y = z.abs()
+    expected = torch.diag((getattr(z, part) / z.abs()).detach())
+    with wrt.options(way=way):
+        agree((d(y) / d(getattr(z, part))).value, expected)
+        agree((d(y)[1] / d(getattr(z, part))).value, expected[1])
+        agree((d(y) / d(getattr(z, part))) @ torch.ones(3, dtype=torch.float64), expected.sum(1))
+        agree(torch.ones(3, dtype=torch.float64) @ (d(y) / d(getattr(z, part))), expected.sum(0))
+
+
 SECOND: dict[str, tuple[Callable[[Any], Any], int]] = {
     "row": (lambda H: H[0], 2),
     "element": (lambda H: H[0, 1], 2),

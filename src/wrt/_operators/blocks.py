@@ -23,7 +23,7 @@ from wrt._run.prove import Proof
 from wrt._run.sweep import Sweeper
 from wrt.errors import WrongShape
 
-MIXED = "samples together: the samples mix"
+MIXED = "the samples mix"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +108,7 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
         return None
     sweeper = Sweeper(ask, record.engine(ask.y, ask.x.values), report)
     proof = Proof(sweeper)
+    told = len(report.fallbacks)
     ways: list[Way] = ["push", "pull"] if samples.p > samples.q + 2 and sweeper.engine.can_push else ["pull"]
     for way in ways:
         shared = _compression(ask, samples, way)
@@ -118,7 +119,7 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
             return found.form.csr()
         if found == "no path":
             return None
-    report.fallbacks.append(MIXED)
+    report.fallbacks[told:] = [f"{MIXED}: {found}"]
     cache.remember(key, cache.NOTHING)  # the next such question goes without the attempt
     return None
 

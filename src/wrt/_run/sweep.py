@@ -114,9 +114,13 @@ class Sweeper:
             flat = arrays.reshape(gradient, (count, -1))
             whole = elements.shape is elements.of or (elements.shape != () and elements.everything)
             return flat if whole else arrays.take(flat, elements.positions, 1)
+        if len(parts) == 1 and part.into is None:
+            return self._columns_of(0, pulled[0], count)
         if all(gradient is None for gradient in pulled):
             return None
         result = arrays.zeros((count, self.ask.n), self.ask.x.values[0])
+        if part.component:  # real numbers of complex Values
+            result = arrays.pairs(result)[..., 0]
         for k, part in enumerate(parts):
             found = self._columns_of(k, pulled[k], count)
             if found is not None:
@@ -155,7 +159,8 @@ class Sweeper:
         """(k, n): a one at each column."""
         weights = np.zeros((len(columns), self.ask.n), dtype=np.float32)
         weights[np.arange(len(columns)), columns] = 1.0
-        return self.arrays.from_numpy(weights, self.ask.x.parts[0].value)
+        made, part = self.arrays.from_numpy(weights, self.ask.x.parts[0].value), self.ask.x.parts[0]
+        return self.arrays.pairs(made)[..., 0] if part.component else made
 
     def _tangents(self, weights: Array) -> list[Array | None]:
         """Tangents (k, n) of the question as tangents of the whole Values of x."""

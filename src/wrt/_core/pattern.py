@@ -65,12 +65,12 @@ class Compression:
     @cached_property
     def color(self) -> Positions:
         """The pass of every line, NOBODY for one that is all zero."""
-        return _total(self.colors, self.lines)
+        return table_sum(self.colors, self.lines)
 
     @property
     def owner(self) -> Positions:
         """(passes, width): the line behind each slot, NOBODY where there is none."""
-        found = _total(self.owners, self.box)
+        found = table_sum(self.owners, self.box)
         found[self.free] = NOBODY
         return found.reshape(self.passes, self.width)
 
@@ -127,7 +127,7 @@ class Compression:
     @cached_property
     def flat(self) -> tuple[Positions, Positions]:
         """(from, to): the owned slots of the flattened passes, and their places in the flattened Jacobian."""
-        places = _total(self.places, self.box)
+        places = table_sum(self.places, self.box)
         slots = np.delete(np.arange(len(places)), self.free)
         return slots, places[slots]
 
@@ -167,7 +167,7 @@ def _apart(table: Positions, axis: int) -> int | None:
     return first if (away == first).all() else None
 
 
-def _total(tables: Tables, shape: Shape) -> Positions:
+def table_sum(tables: Tables, shape: Shape) -> Positions:
     """The sum of tables, written out and flat."""
     found = np.zeros(shape, dtype=np.int64)
     for table in tables:

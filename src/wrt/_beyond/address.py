@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from wrt._beyond.pack import leaves
 from wrt._core.value import Value
 from wrt.errors import CannotTravel
 
@@ -62,7 +61,7 @@ def value_at(recording: Any, address: Address) -> Value:
         found: Value = recording.bound(recording.names[address.name, address.number])
         return found
     tree = recording.output if address.kind == "output" else (recording.inputs, recording.keywords)
-    values = list(_values(recording, tree))
+    values = _values(recording, tree)
     if address.number >= len(values):
         raise CannotTravel(
             f"the model built here has no {address}",
@@ -72,11 +71,7 @@ def value_at(recording: Any, address: Address) -> Value:
     return values[address.number]
 
 
-def _values(recording: Any, tree: Any) -> Iterator[Value]:
-    mapped = getattr(recording, "mapped", None)  # a framework with containers of its own knows how to look into them
-    if mapped is None:
-        yield from (one for one in leaves(tree) if isinstance(one, Value))
-        return
+def _values(recording: Any, tree: Any) -> list[Value]:
     found: list[Value] = []
-    mapped(tree, found.append)
-    yield from found
+    recording.map_tree(tree, found.append)  # a framework with containers of its own knows how to look into them
+    return found

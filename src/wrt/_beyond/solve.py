@@ -18,7 +18,7 @@ from wrt._core.plan import Product
 from wrt._core.protocol import Engine, random_signs
 from wrt._core.report import Report
 from wrt._notation.derivative import Derivative
-from wrt._operators.second import of_gradient
+from wrt._operators.vectors import of_gradient
 from wrt._plan import cache
 from wrt._plan.plans import worth_planning
 from wrt._plan.thresholds import DENSE_SHARE

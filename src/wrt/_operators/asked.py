@@ -14,9 +14,8 @@ from wrt._operators import estimates, steps
 from wrt._operators.blocks import block_diagonal as blocks_of
 from wrt._operators.blocks import samples_of
 from wrt._operators.gram import Gram
-from wrt._operators.operator import Operator
+from wrt._operators.operator import Operator, all_of_it, operand
 from wrt._operators.spectrum import Spectrum, spectrum
-from wrt._operators.structure import all_of_it, operand
 from wrt._run import compact
 from wrt._run.linear_map import LinearMap
 from wrt._run.memory import is_small

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt import _backends
+from wrt._core.graph import downstream, upstream
 from wrt._core.value import Value
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
@@ -122,15 +123,7 @@ def narrow_places(run: Trace, x: set[int], y: set[int]) -> list[int]:
     After each operation, count the tensors that come from x and are still read on the way to y: one alone is narrow.
     """
     graph = run.graph
-    reached = set(x)
-    for node in graph:
-        if reached.intersection(node.inputs):
-            reached.update(node.outputs)
-    needed = set(y)
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-    on_the_way = reached & needed
+    on_the_way = downstream(graph, *x) & upstream(graph, *y)
     last_read = dict.fromkeys(on_the_way & y, len(graph))
     for node in graph:
         if on_the_way.intersection(node.outputs):

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.alike import Alike, comparable
-from wrt._backends.jax.program import Op, Var, between
+from wrt._backends.jax.program import Alike, Op, Var, between, comparable
 from wrt._core.value import Value
 
 if TYPE_CHECKING:

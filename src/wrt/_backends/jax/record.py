@@ -26,10 +26,9 @@ from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._backends.jax.segment import structure
 from wrt._backends.jax.writes import Buffer, buffer_of
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
-from wrt._core.local_maps import LocalMaps
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Engine, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value

@@ -11,8 +11,8 @@ from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.log import Log, Payload, Payloads
 from wrt._backends.tensorflow.thresholds import MOST_OPERATIONS
 from wrt._core import partners
+from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Shape
-from wrt._core.local_maps import LocalMap, LocalMaps
 from wrt._core.partners import MOST_NUMBERS, MOST_PAIRS, Pairs
 
 ELEMENTWISE = frozenset(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Positions
-from wrt._core.local_maps import LocalMap, LocalMaps
 from wrt._core.pattern import NOBODY
 from wrt._plan.thresholds import CLASSES_PER_ENTRY, COLORED_LINES, COMPOSED_SHARE, CONFLICT_PAIRS
 

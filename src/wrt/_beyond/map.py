@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt import _backends
-from wrt._beyond.address import Address, address_of, value_at
 from wrt._beyond.dask_array import Grid
 from wrt._beyond.lift import Batched, is_per_sample, mixed, no_axis_of_samples
 from wrt._beyond.model import COUNTS, LOCK, Model, same_chance
 from wrt._beyond.pack import fingerprint, frameworks, pack, travel, unpack
-from wrt._beyond.question import Question
+from wrt._beyond.question import Address, Question, address_of, value_at
 from wrt._beyond.source import another_model, apart, cannot_travel, same_options
 from wrt._beyond.store import Parts, Store, Stored, write
 from wrt._beyond.thresholds import BATCH_NUMBERS, BATCH_SAMPLES, ROUNDINGS_APART

@@ -18,7 +18,6 @@ from wrt._core.index import Positions, Shape, row_major
 
 Way = Literal["pull", "push"]
 NOBODY = -1
-EDGE = 8  # numbers along the edge of a table that are looked at before all of them are
 
 Index = npt.NDArray[Any]
 Tables = tuple[Positions, ...]
@@ -104,8 +103,6 @@ class Compression:
 
         None where steps along an axis differ or lead back: such slots have to be placed one by one.
         """
-        if any(_uneven(owner) for owner in self.owners):
-            return None
         of_line, of_spot = (self.shape[1], 1) if self.way == "pull" else (1, self.shape[1])
         read = self.box[len(self.lines) :]
         along = [step * of_spot if length > 1 else 0 for step, length in zip(row_major(read), read, strict=True)]
@@ -143,28 +140,18 @@ class Compression:
         return slots[order], columns.astype(index), starts
 
 
-def _uneven(table: Positions) -> bool:
-    """Whether a few numbers along the edges of a table, side by side and far apart, show that steps differ."""
-    for axis, length in enumerate(table.shape):
-        if length == 1:
-            continue
-        edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
-        far = max(1, length // EDGE)
-        step = int(edge[1]) - int(edge[0])
-        for some, apart in ((edge[:EDGE], step), (edge[::far], step * far)):
-            if (some[1:] - some[:-1] != apart).any():
-                return True
-    return False
-
-
 def _apart(table: Positions, axis: int) -> int | None:
     """How far all neighbors along an axis are apart; None where they differ."""
-    if table.shape[axis] == 1:
+    length = table.shape[axis]
+    if length == 1:
         return 0
+    edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
+    first = int(edge[1]) - int(edge[0])
+    if int(edge[-1]) - int(edge[0]) != first * (length - 1):  # where steps differ, the ends of one edge mostly show it
+        return None
     lead = (slice(None),) * axis
-    away = table[(*lead, slice(1, None))] - table[(*lead, slice(None, -1))]
-    first = int(away.flat[0])
-    return first if (away == first).all() else None
+    even = table[(*lead, slice(1, None))] - table[(*lead, slice(None, -1))] == first
+    return first if even.all() else None
 
 
 def table_sum(tables: Tables, shape: Shape) -> Positions:

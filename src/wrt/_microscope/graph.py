@@ -257,7 +257,7 @@ def base_name(where: Where) -> str:
 # ---- which picture fits a tensor ----
 
 
-COLORS = (1, 3, 4)  # gray, color, color with transparency
+COLORS = frozenset((1, 3, 4))  # gray, color, color with transparency
 
 
 @dataclass(frozen=True, slots=True)

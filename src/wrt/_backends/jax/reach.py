@@ -18,6 +18,7 @@ from jax.lax import GatherDimensionNumbers
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
+from wrt._backends.jax.thresholds import MOST_MARKS
 from wrt._core.index import Positions, Shape
 from wrt._core.protocol import Marks
 
@@ -333,7 +334,6 @@ def _dynamic_update_slice(op: Marked) -> list[Marks | None]:
     return [kept, op.marks[part], *(None for _ in op.shapes[2:])]
 
 
-MOST = 2**26  # marks of one array; more of them are not worth the memory
 CUSTOM = frozenset({"custom_jvp_call", "custom_vjp_call"})
 """Functions with a derivative of the user's own: it is taken to need no more than the function does."""
 
@@ -392,7 +392,7 @@ def _one_back(step: Step, wanted: list[bool], results: list[Marks | None]) -> li
     if step.name in CUSTOM or step.name in compat.INLINED:
         return _inside(step, wanted, results)
     shapes = [tuple(v.aval.shape) for v in step.inputs]
-    if step.name not in RULES or count * max((int(np.prod(shape)) for shape in shapes), default=0) > MOST:
+    if step.name not in RULES or count * max((int(np.prod(shape)) for shape in shapes), default=0) > MOST_MARKS:
         raise NoRule(step.name)
     number = lambda k: np.asarray(step.value(step.inputs[k]))
     return RULES[step.name](Marked(step.name, step.params, shapes, wanted, results, number))

@@ -20,10 +20,5 @@ TRACED_KEPT = 8
 """Traced sweeps, and"""
 PATHS_KEPT = 32
 """ways between two tensors that a recording remembers."""
-
-PIECE_NUMBERS = 2**20
-"""Of an array that are brought to double precision at a time."""
 OPERATION_IN_NUMBERS = 180_000.0
 """What the rates of the cost model let through in the time that one eager operation takes."""
-ALIGNMENT_BYTES = 64
-"""Of the memory of a tensor."""

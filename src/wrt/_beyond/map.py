@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,7 +125,7 @@ def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Number
 def _refuse_too_large(needed: int, shape: tuple[int, ...]) -> None:
     free = current().memory
     if free is None:
-        free = needed if needed < CHECKED_BYTES else int(min(import_module("psutil").virtual_memory().available, room.allowed()))
+        free = needed if needed < CHECKED_BYTES else int(min(room.available(), room.allowed()))
     if needed > free:
         raise TooLarge(
             f"the answers for all samples have shape {shape}: {words(needed)}",

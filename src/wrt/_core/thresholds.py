@@ -16,3 +16,7 @@ COARSE_SHARE = 1e-3
 """Of a column: where a fault may be larger than this and not show, the certificate says so."""
 WRAPPER_DEPTH = 8
 """Of wrappers around a rule of the user's own."""
+MESSAGE_CHARACTERS = 200
+"""Of a framework's own message that are repeated."""
+MOST_OPERATIONS = 2000
+"""On the way from x to y: longer programs are not walked by the planner."""

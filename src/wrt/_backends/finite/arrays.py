@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import larger, weighted_columns
 from wrt._core.protocol import Marks
@@ -152,9 +153,7 @@ class NumpyArrays:
         return False
 
     def free_memory(self, value: Value) -> int:
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class NumpySheet:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.thresholds import SMALL_NUMBERS
+from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
 from wrt._core.protocol import Marks, Numbers, Sheet
@@ -353,9 +354,7 @@ class JaxArrays:
         known = device.memory_stats() if device.platform != "cpu" else None
         if known and "bytes_limit" in known:
             return int(known["bytes_limit"] - known.get("bytes_in_use", 0))
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class JaxSheet:

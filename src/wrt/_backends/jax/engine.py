@@ -20,6 +20,7 @@ from wrt._backends.jax.arrays import OneHot, native, on_cpu, written_out
 from wrt._backends.jax.program import between
 from wrt._backends.jax.segment import Segment, Template
 from wrt._backends.jax.thresholds import COLUMNS_PER_CALL, KEPT_PROGRAMS, PUSH_COST_IN_PULLS, TRANSPOSED_COST_IN_PULLS
+from wrt._core.finding import first_line
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
 from wrt._core.value import Value
@@ -346,8 +347,3 @@ def in_our_words() -> Iterator[None]:
             first_line(error),
             "the original error is chained below; ask around the operation it names, from its output or to its input",
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    words = str(error).strip().splitlines()
-    return words[0][:200] if words else type(error).__name__

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
+from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
 from wrt._core.protocol import Marks, Numbers
@@ -215,9 +216,7 @@ class TensorFlowArrays:
         return "GPU" in device or "TPU" in device
 
     def free_memory(self, value: Value) -> int:
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class TensorFlowSheet:

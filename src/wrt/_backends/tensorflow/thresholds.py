@@ -1,8 +1,5 @@
 """Every number that decides something, with its unit. What is swept how depends on these and on the program alone."""
 
-MOST_OPERATIONS = 2000
-"""On the way from x to y: longer programs are not walked by the planner."""
-
 EAGER_US_PER_OPERATION = 75.0
 """A pull through one recorded operation, run by Python. This and the next were measured on dense, convolutional and
 recurrent networks, layer norms and stencils, with 1 to 80 operations."""

@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 from benchmarks.planner_problems import Recurrent, brusselator, burgers, network
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._planner.rates import Rates, ship, shipped
+from wrt._plan.cost import Rates, read_rates, write_rates
 
 BATCHES = {"cpu": (8, 64, 256), "cuda": (8, 256, 2048)}
 ROUNDS = 7
@@ -74,8 +74,7 @@ def timed(run: Callable[[], Any], device: str) -> float:
 
 def pushed(ask: Any, tangents: torch.Tensor) -> Any:
     """A batch of pushes, with the pull that sets them up."""
-    linear = ask.y.record.linear(ask.y, ask.x.values)
-    return linear.push([tangents], linear.push_rungs[0])
+    return ask.y.record.engine(ask.y, ask.x.values).push([tangents])
 
 
 def measure(device: str) -> list[dict[str, Any]]:
@@ -88,7 +87,7 @@ def measure(device: str) -> list[dict[str, Any]]:
         ask = (d(f(x)) / d(x)).ask
         flow = ask.y.record.flow(ask.y, ask.x.values)
         passed = flow.between(frozenset({0}), frozenset(flow.xs))
-        linear = ask.y.record.linear(ask.y, ask.x.values)
+        engine = ask.y.record.engine(ask.y, ask.x.values)
         for k in BATCHES[device]:
             seeds, tangents = (torch.randn(k, *shape, device=device) for shape in (ask.y.shape, x.shape))
             lines.append(
@@ -98,7 +97,7 @@ def measure(device: str) -> list[dict[str, Any]]:
                     "operations": len(passed),
                     "products": sum(flow.products[t] for t in passed),
                     "elements": sum(flow.elements[t] for t in passed),
-                    "pull": timed(lambda seeds=seeds, linear=linear: linear.pull(seeds, linear.pull_rungs[0]), device),
+                    "pull": timed(lambda seeds=seeds, engine=engine: engine.pull(seeds), device),
                     "push": timed(lambda tangents=tangents, ask=ask: pushed(ask, tangents), device),
                 }
             )
@@ -133,12 +132,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{line['map']:18s} {line['passes']:4d} pulls {1e3 * line['pull']:8.2f} ms, told {off[-1]:.2f}x of it")
     print(f"half of the pulls are told within {np.exp(np.median(np.abs(np.log(off)))):.2f}x")
     for name, value in rates.to_dict().items():
-        print(f"  {name:16s} {value:.3g}   (shipped: {shipped(chosen.device).to_dict()[name]:.3g})")
+        print(f"  {name:16s} {value:.3g}   (shipped: {read_rates(chosen.device).to_dict()[name]:.3g})")
     OUT.mkdir(exist_ok=True)
     name = "rates.json" if chosen.device == "cpu" else f"rates_{chosen.device}.json"
     (OUT / name).write_text(json.dumps({"rates": rates.to_dict(), "lines": lines}, indent=1) + "\n")
     if chosen.write:
-        ship(chosen.device, rates)
+        write_rates(chosen.device, rates)
         print("written")
     return 0
 

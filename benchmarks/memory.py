@@ -81,7 +81,7 @@ def here(question: Question, device: str, size: int) -> dict[str, Any]:
 def measured(question: Question, device: str, size: int) -> dict[str, Any]:
     """A small one first, so that nothing is loaded for the first time; then the real one."""
     from wrt import d
-    from wrt._run.chunk import chunk_bytes
+    from wrt._run.memory import call_bytes
 
     def derivative(y: Any, x: Any) -> Any:
         return d(y) / d(x) if question.order == 1 else d(y) / d(x) / d(x)
@@ -94,7 +94,7 @@ def measured(question: Question, device: str, size: int) -> dict[str, Any]:
     estimate = J.explain().memory
     peak = on_cpu if device == "cpu" else on_gpu
     true = peak(lambda: J.value)
-    return {"answer": J.explain().bytes, "chunk": chunk_bytes(J.ask), "estimate": estimate, "true": true,
+    return {"answer": J.explain().bytes, "chunk": call_bytes(J.ask), "estimate": estimate, "true": true,
             "strategy": J.explain().strategy}  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from torch.func import jacfwd, jacrev, jvp, vmap
 from benchmarks.planner_problems import Problem, large_problems, problems
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._planner import warm
+from wrt._plan import cache
 
 Tensor = torch.Tensor
 SLOW = 0.05  # seconds and more behind the best: a rival that gets one round
@@ -152,7 +152,7 @@ def row_loop(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def ours(problem: Problem, x: Tensor, *, forget: bool, kind: str = "value") -> Callable[[], Any]:
     def run() -> Any:
         if forget:
-            warm.forget()
+            cache.forget()
         J = d(problem.f(x)) / d(x)
         return J.sparse() if kind == "sparse" else J.block_diagonal() if kind == "blocks" else J.value
 
@@ -226,7 +226,7 @@ def _row(problem: Problem, x: Tensor, times: dict[str, list[float]]) -> Row:
     faster = {kind: middle[rival] / middle[kind] for kind in ("cold", "warm", "sparse") if kind in middle}
     wanted: dict[str, float | None] = {"cold": problem.cold, "warm": problem.warm, "sparse": problem.sparse}
     passes = {}
-    warm.forget()
+    cache.forget()
     for kind in ("cold", "warm"):
         J = d(problem.f(x)) / d(x)
         _ = J.value

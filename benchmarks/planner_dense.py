@@ -24,7 +24,7 @@ from torch.func import jacfwd, jacrev
 from benchmarks.planner_problems import Recurrent, network
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._planner import warm
+from wrt._plan import cache
 
 Tensor = torch.Tensor
 LIMIT = 1.05
@@ -69,7 +69,7 @@ def measure(f: Callable[[Tensor], Tensor], n: int, rounds: int) -> dict[str, lis
     x = torch.randn(n, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
     def cold() -> Any:
-        warm.forget()
+        cache.forget()
         return (d(f(x)) / d(x)).value
 
     contenders = {

@@ -54,8 +54,9 @@ import wrt
 from benchmarks.rival_row import Row, dense_weights
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._backends.jax import segment, together
-from wrt._planner import warm
+from wrt._backends.jax.engine import programs
+from wrt._backends.jax.program import _compiled
+from wrt._plan import cache
 
 Network = Callable[[Any], Any]
 PATIENCE = 60.0  # seconds that a rival may take to get ready
@@ -245,8 +246,8 @@ def measure(problem: Problem, rounds: int) -> Row:
 
 def _forget() -> None:
     """No plan and no program is known, of whatever was asked before."""
-    warm.forget()
-    for kept in (together._lines, segment.compiled):
+    cache.forget()
+    for kept in (programs, _compiled):
         kept.cache_clear()
 
 

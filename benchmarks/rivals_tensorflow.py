@@ -30,7 +30,7 @@ import wrt
 from benchmarks.rival_row import Row, dense_weights
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._planner import warm
+from wrt._plan import cache
 
 Network = Callable[[Any], Any]
 
@@ -112,7 +112,7 @@ def measure(name: str, make: Callable[[Any], Network], shape: tuple[int, ...], r
         t = kept["t"] = wrt.trace(f, x)
         return (d(t.output) / d(t.inputs[0])).value
 
-    warm.forget()
+    cache.forget()
     row.cold["wrt"] = timed(ask)
     J = d(kept["t"].output) / d(kept["t"].inputs[0])
     truth = tape_jacobian(make(tf.float64), tf.constant(numbers.astype("float64"))).numpy()

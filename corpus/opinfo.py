@@ -133,8 +133,14 @@ def examine_whole(y: Any, x: Any, outcome: Outcome) -> None:
         with wrt.options(way=way):
             verdict(outcome, way or "planned", ask, expected, x, shape)
             for J in asked:
-                if J.known is not None and any("disagreed" in words for words in J.known.report.fallbacks):
+                if J.known is not None and _caught(J.known.report):
                     outcome.noted[f"{way or 'planned'}: the certificate disagreed, a fallback answered"] += 1
+
+
+def _caught(report: Any) -> bool:
+    """Whether the proof found a plan, or a column of it, to be wrong."""
+    words = " ".join((*report.fallbacks, str(report.certificate)))
+    return any(said in words for said in ("DISAGREES", "does not agree", "swept alone"))
 
 
 def examine_pattern(y: Any, x: Any, expected: Any, outcome: Outcome) -> None:
@@ -142,7 +148,7 @@ def examine_pattern(y: Any, x: Any, expected: Any, outcome: Outcome) -> None:
     import numpy as np
 
     from wrt import d
-    from wrt._sparsity.compose import composed
+    from wrt._plan.patterns.compose import compose
     from wrt.errors import WrtError
 
     try:
@@ -152,7 +158,7 @@ def examine_pattern(y: Any, x: Any, expected: Any, outcome: Outcome) -> None:
     if ask.y.record.same(ask.y, ask.x.values[0]) or not all(map(ask.y.record.has_history, (ask.y, *ask.x.values))):
         return
     local = ask.y.record.local_maps(ask.y, ask.x.values[0])
-    pattern = None if local is None else composed(local, np.arange(ask.m), np.arange(ask.n), most=1.0)
+    pattern = None if local is None else compose(local, np.arange(ask.m), np.arange(ask.n), most=1.0)
     if pattern is None:
         outcome.noted["no pattern claimed"] += 1
         return

@@ -13,7 +13,7 @@ Fault = Callable[[Numbers, float], Numbers]
 
 SIZES = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.5}
 """Of faults that have a size: a column scaled by one plus this."""
-SMALL = {"float64": 1e-3, "float32": 3e-3, "bfloat16": 0.5}
+SMALL = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.5}
 """Of the largest column's length that the column has whose fault is to be noticed."""
 
 

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tests.faults.questions import Program
+
 Tensor = torch.Tensor
-
-
-@dataclass(frozen=True)
-class Program:
-    """A function, its x, what of both is asked for, and the strategy and way of the plan that answers it first."""
-
-    f: Callable[[Tensor], Tensor]
-    shape: tuple[int, ...]
-    strategy: str
-    way: str = "pull"
-    rows: tuple[Any, ...] = ()
-    columns: tuple[Any, ...] = ()
-    lines: int | None = None
-    """Lines in one call of the engine, where several calls are wanted."""
-
-    def at_random(self, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """(y, x) of one run."""
-        x = torch.randn(self.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-        x = x.to(dtype).requires_grad_()
-        return self.f(x), x
 
 
 @cache
@@ -139,6 +119,10 @@ PROGRAMS: dict[str, Program] = {
     "chain with heads": Program(heads, (18, 16), "chain"),
     "last layer's weights": Program(last_layer, (100,), "direct"),
     "patch": Program(
-        convolutions, (1, 1, 64, 64), "patch", rows=(0, slice(None), slice(30, 33), 31), columns=(0, 0, slice(28, 36), slice(29, 34))
+        convolutions,
+        (1, 1, 64, 64),
+        "patch",
+        rows=(0, slice(None), slice(30, 33), 31),
+        columns=(0, 0, slice(28, 36), slice(29, 34)),
     ),
 }

@@ -10,9 +10,8 @@ import wrt
 from tests.operators._problems import SHAPES, matrix, network, stencil
 from tests.operators.test_operator import counted, swept
 from wrt import d
-from wrt._operators import gram
 from wrt._operators.gram import Gram
-from wrt._run import products
+from wrt._run import thresholds
 from wrt.errors import TooLarge
 
 __all__ = ["swept"]
@@ -23,7 +22,7 @@ __all__ = ["swept"]
 @pytest.mark.parametrize("name", SHAPES)
 def test_all_forms_equal_the_dense_product(name: str, side: str, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if held == "in chunks":
-        monkeypatch.setattr(products, "SMALL", 0)
+        monkeypatch.setattr(thresholds, "CHECKED_BYTES", 0)
     y, x = SHAPES[name]()
     J = matrix(y, x)
     truth = J.T @ J if side == "x" else J @ J.T
@@ -74,9 +73,9 @@ def test_a_product_is_one_push_and_one_pull(swept: Counter[str]) -> None:
     y, x = counted(30, 40)
     G = (d(y) / d(x)).gram()
     G @ torch.ones(30)
-    assert dict(swept) == {"pull": 3, "push": 1}  # the pull of the proofs and the one that pushes start from
+    assert dict(swept) == {"pull": 2, "push": 1}  # the pull of the proofs is the one that pushes start from
     G @ torch.ones(30)
-    assert dict(swept) == {"pull": 4, "push": 2}
+    assert dict(swept) == {"pull": 3, "push": 2}
 
 
 def test_structure_is_used_where_the_planner_finds_it() -> None:
@@ -93,7 +92,7 @@ def test_structure_is_used_where_the_planner_finds_it() -> None:
     np.testing.assert_allclose(dense, (J.T @ J).toarray(), rtol=1e-12)
 
 
-def waist(n: int = 300, width: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+def narrow(n: int = 300, width: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(4)
     narrow, wide = (torch.randn(*s, dtype=torch.float64, generator=g) / 9 for s in ((width, n), (n, width)))
     x = torch.randn(n, dtype=torch.float64, generator=g).requires_grad_()
@@ -101,10 +100,10 @@ def waist(n: int = 300, width: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("side", ["x", "y"])
-def test_through_a_waist_neither_the_product_nor_its_diagonal_needs_all_rows(
+def test_through_a_cut_neither_the_product_nor_its_diagonal_needs_all_rows(
     side: str, planned_from_the_start: None
 ) -> None:
-    y, x = waist()
+    y, x = narrow()
     J = matrix(y, x)
     truth = J.T @ J if side == "x" else J @ J.T
     for form in ("value", "diagonal"):
@@ -129,10 +128,7 @@ def weights(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("side", ["x", "y"])
 @pytest.mark.parametrize("name", BATCHES)
-def test_samples_that_do_not_mix_are_multiplied_one_by_one(
-    name: str, side: str, planned_from_the_start: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gram, "_product", None)  # no sparse matrix is needed
+def test_samples_that_do_not_mix_take_the_passes_of_one(name: str, side: str, planned_from_the_start: None) -> None:
     x = torch.randn(30, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(4)).requires_grad_()
     for _ in range(2):  # cold, then warm
         y = BATCHES[name](x)

@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import wrt
+from tests.torch._rows import row_loop
 from wrt import d
+from wrt._backends.torch.engine import TorchEngine
 from wrt._core import room
 from wrt._run import memory
 from wrt._run.memory import call_bytes, lines_per_call
@@ -151,6 +154,25 @@ def test_what_the_system_refuses_is_said_in_words() -> None:
     with pytest.raises(TooLarge, match="the system refused memory on the way to it: can't allocate"):
         memory.refuse_if_no_memory(RuntimeError("can't allocate memory: you tried to allocate 4 bytes"), ask)
     memory.refuse_if_no_memory(RuntimeError("another error"), ask)  # which is left to whoever caught it
+
+
+@pytest.mark.parametrize("way", ["pull", "push"])
+def test_calls_that_the_system_refuses_are_made_smaller(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, tried = getattr(TorchEngine, way), []
+
+    def refuse(self: TorchEngine, lines: Any, *, batched: bool = True) -> Any:
+        tried.append(len(lines if way == "pull" else lines[0]))
+        if tried[-1] > 30:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(self, lines, batched=batched)
+
+    monkeypatch.setattr(TorchEngine, way, refuse)
+    y, x = dense(100)
+    with wrt.options(way=way):
+        J = d(y) / d(x)
+        torch.testing.assert_close(J.value, row_loop(y, x))
+    assert J.certificate
+    assert tried == [100, 25, 25, 25, 25]
 
 
 def test_what_the_system_refuses_inside_of_a_sweep_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

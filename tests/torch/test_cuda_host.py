@@ -6,8 +6,8 @@ from torch import nn
 
 from tests.torch._rows import row_loop
 from wrt import d
-from wrt._planner import warm
-from wrt._run import planned
+from wrt._backends.torch.engine import TorchEngine
+from wrt._plan import cache, plans
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -21,7 +21,7 @@ def samples(x: torch.Tensor) -> torch.Tensor:
     return torch.tanh(x @ torch.linspace(-1, 1, 64, dtype=x.dtype, device="cuda").reshape(8, 8)) * x
 
 
-def waist() -> nn.Module:
+def narrow() -> nn.Module:
     torch.manual_seed(0)
     down = [nn.Linear(4096, 1024), nn.Tanh(), nn.Linear(1024, 32), nn.Tanh()]
     return nn.Sequential(*down, nn.Linear(32, 1024), nn.Tanh(), nn.Linear(1024, 4096)).cuda().double()
@@ -44,7 +44,7 @@ CASES = {
     "direct": (lambda: smooth, (100,), "direct", 1, 1),
     "stencil": (lambda: burgers, (800,), "structured", 3, 1),
     "samples": (lambda: samples, (40, 8), "structured", 2, 1),
-    "waist": (waist, (4096,), "cut", 1, 1),
+    "narrow": (narrow, (4096,), "cut", 1, 1),
 }
 
 
@@ -52,12 +52,12 @@ CASES = {
 def test_the_host_waits_for_verdicts_alone(name, monkeypatch):
     make, shape, strategy, cold, again = CASES[name]
     if strategy != "direct":
-        monkeypatch.setattr(planned, "QUICK", 0.0)
+        monkeypatch.setattr(plans, "QUICK_SECONDS_DEVICE", 0.0)
     f = make()
     x = torch.randn(shape, dtype=torch.float64, device="cuda", generator=torch.Generator("cuda").manual_seed(0)).requires_grad_()
     y = f(x)
     (d(y) / d(x)).value  # what is loaded and kept for all questions
-    warm.forget()
+    cache.forget()
     first, second = d(y) / d(x), d(y) / d(x)
     assert waits(lambda: first.value) <= cold
     assert waits(lambda: second.value) <= again
@@ -75,42 +75,24 @@ def test_elements_picked_by_an_index_are_pushed():
     y = torch.zeros_like(x).index_add(0, picked % 150, x[picked].sin())
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, row_loop(y, x))
-    assert J.explain().steps[0].way == "push"
+    assert J.explain().steps[-1].way == "push"
     assert J.certificate
 
 
-def test_a_device_without_room_is_asked_in_chunks(monkeypatch):
-    """A batch that the device refuses, to our own rules and to `vmap`, is no answer, and no error either."""
-    from wrt._backends.torch import sweep
-    from wrt._backends.torch.rules.program import Program
-
+def test_a_device_without_room_is_asked_in_smaller_calls(monkeypatch):
+    """A batch that the device refuses is no answer, and no error either."""
     x = torch.randn(120, dtype=torch.float64, device="cuda", requires_grad=True)
     y = smooth(x)
-    real, calls = sweep.compat.batched_pull, []
+    real, calls = TorchEngine.pull, []
 
-    def refused_once(*args):
-        calls.append(len(args[2]))
+    def refused_once(self, seeds, *, batched=True):
+        calls.append(len(seeds))
         if len(calls) == 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(*args)
+        return real(self, seeds, batched=batched)
 
-    def refused(*args):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Program, "pull", refused)
-    monkeypatch.setattr(sweep.compat, "batched_pull", refused_once)
+    monkeypatch.setattr(TorchEngine, "pull", refused_once)
     J = d(y) / d(x)
     torch.testing.assert_close(J.value, row_loop(y, x))
     assert J.certificate
-    assert calls[0] == 121
-
-
-def test_seeds_that_are_kept_on_a_device_stay_a_small_share_of_it():
-    from wrt._backends.torch import arrays
-
-    arrays._SEEDS.clear()
-    total = torch.cuda.get_device_properties(0).total_memory
-    for n in range(200, 1500, 100):
-        x = torch.randn(n, device="cuda", requires_grad=True)
-        (d(smooth(x)) / d(x)).value
-        assert sum(seeds.nbytes for seeds, _ in arrays._SEEDS.values()) <= total // arrays.SHARE
+    assert calls == [120, 30, 30, 30, 30]

@@ -7,12 +7,10 @@ import pytest
 import torch
 
 from wrt import d
-from wrt._backends.torch import trusted
-from wrt._backends.torch.forward import program as forward
+from wrt._backends.torch import flow
 from wrt._backends.torch.nodes import ByKind
-from wrt._backends.torch.rules import table
 
-TABLES = {"pulled by rules": table.BY_KIND, "pushed by rules": forward.BY_KIND, "trusted in batches": trusted._KINDS}
+TABLES = {"views": flow._VIEWS}
 
 
 def tripled():

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from tests.plan.problems import row_loop
 from wrt import d
-from wrt._sparsity.compose import composed
+from wrt._plan.patterns.compose import compose
 
 INDEX = torch.tensor([3, 0, 0, 5, 2, 4, 1, 3])
 
@@ -62,7 +62,7 @@ def claimed(f, at=0):
     y = f(x)
     ask = (d(y) / d(x)).ask
     local = ask.y.record.local_maps(ask.y, ask.x.values[0])
-    return None if local is None else composed(local, np.arange(ask.m), np.arange(ask.n), most=1.0), row_loop(y, x)
+    return None if local is None else compose(local, np.arange(ask.m), np.arange(ask.n), most=1.0), row_loop(y, x)
 
 
 @pytest.mark.parametrize("name", EXACT)

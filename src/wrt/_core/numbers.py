@@ -25,8 +25,8 @@ def aligned_zeros(shape: Shape, dtype: Any) -> Numbers:
     return np.asarray(whole[start : start + size].view(dtype).reshape(shape))
 
 
-def weighted_columns(weights: Numbers, array: Numbers) -> tuple[Numbers, Numbers]:
-    """weights @ array and the 2-norm of each column, in double precision, some rows at a time."""
+def weighted_columns(weights: Numbers, array: Numbers, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
+    """weights @ array and the 2-norm of each column, unless they are known, in double precision, some rows at a time."""
     wide = np.complex128 if np.iscomplexobj(array) else np.float64
     sums, squares = np.zeros(array.shape[1], np.result_type(wide, weights.dtype)), np.zeros(array.shape[1])
     rows = max(1, PIECE_NUMBERS // max(1, array.shape[1]))
@@ -34,8 +34,9 @@ def weighted_columns(weights: Numbers, array: Numbers) -> tuple[Numbers, Numbers
         for start in range(0, array.shape[0], rows):
             piece = array[start : start + rows].astype(wide)
             sums += weights[start : start + rows] @ piece
-            squares += np.einsum("ij,ij->j", piece, piece.conj()).real
-        return sums, np.sqrt(squares)
+            if norms is None:
+                squares += np.einsum("ij,ij->j", piece, piece.conj()).real
+        return sums, np.sqrt(squares) if norms is None else norms
 
 
 def larger(array: Any, rounding: float, numpy: Any = np) -> Any:

@@ -298,8 +298,8 @@ class Arrays(Protocol):
     def largest(self, array: Array) -> float:
         """The largest element as a Python number; 0 for an empty array."""
 
-    def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
-        """For an (m, n) array: weights @ array, and the 2-norm of each column, (n,) each.
+    def weighted_columns(self, weights: Numbers, array: Array, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
+        """For an (m, n) array: weights @ array, and the 2-norm of each column (where they are not known already), (n,) each.
 
         In double precision, or in pieces short enough that sums leave no more than a few roundings of a column's size.
         """

@@ -13,12 +13,17 @@ from wrt._core.pattern import Compression, Way, compress
 from wrt._core.plan import Lines
 from wrt._core.protocol import Array
 from wrt._core.report import Report
+from wrt._plan import cache
+from wrt._plan.plans import worth_planning
+from wrt._plan.thresholds import PLANNED_LINES
 from wrt._run.answer import Answer, answer, attempt, is_identity
-from wrt._run.compact import form_of, row_blocks
+from wrt._run.compact import better_form, form_of, row_blocks
 from wrt._run.forms import Factored, Sparse
 from wrt._run.prove import Proof
 from wrt._run.sweep import Sweeper
 from wrt.errors import WrongShape
+
+MIXED = "samples together: the samples mix"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,10 +82,11 @@ def _found(ask: Ask, samples: Samples, report: Report) -> Array:
     """(samples, p, q), in any shape: samples that do not mix share their passes, which the proof decides."""
     if is_identity(ask) or ask.m == 1:
         return _from_all(ask, samples, report)
-    matrix = _together(ask, samples, report)
+    form = better_form(ask, report) if min(samples.p, samples.q) >= PLANNED_LINES and worth_planning(ask) else None
+    matrix = _together(ask, samples, report) if form is None else None
     if matrix is not None:
         return _from_sparse(ask, matrix, samples)
-    form = form_of(ask, report)
+    form = form_of(ask, report) if form is None else form
     if isinstance(form, Sparse):
         return _from_sparse(ask, form.matrix, samples)
     if isinstance(form, Factored):
@@ -96,6 +102,10 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
     record.ready(ask.y, ask.x)
     if not all(map(record.has_history, ask.x.values)):
         return None
+    key = cache.key_of(ask), samples.axes
+    if cache.recall(key) is not None:
+        report.declined.append(MIXED)
+        return None
     sweeper = Sweeper(ask, record.engine(ask.y, ask.x.values), report)
     proof = Proof(sweeper)
     ways: list[Way] = ["push", "pull"] if samples.p > samples.q + 2 and sweeper.engine.can_push else ["pull"]
@@ -108,7 +118,8 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
             return found.form.csr()
         if found == "no path":
             return None
-    report.fallbacks.append("the samples mix")
+    report.fallbacks.append(MIXED)
+    cache.remember(key, cache.NOTHING)  # the next such question goes without the attempt
     return None
 
 

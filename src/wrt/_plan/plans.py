@@ -56,6 +56,9 @@ def better(ask: Ask, engine: Engine, look: Look, report: Report, *, sifted: bool
     """
     key = cache.key_of(ask), sifted
     known = cache.recall(key)
+    if known is None and sifted:  # a plan for all of it that gives nonzeros serves as well
+        whole = cache.recall((key[0], False))
+        known = whole if isinstance(whole, Lines) else None
     if known is not None and not isinstance(known, str):
         yield known
         report.fallbacks.append(f"{known.strategy}: the plan of an earlier, identical question did not hold")

@@ -208,7 +208,7 @@ def _proven(proof: Proof, form: Form, plan: Plan) -> tuple[Form, Certificate] | 
     if verdict.certificate.share <= 1.0:
         return form, verdict.certificate
     if isinstance(plan, Lines) and plan.way == "pull" and not plan.batched:
-        return proof.settle(form, verdict) or (form, verdict.certificate)
+        return proof.settle(form, verdict) or (form, proof.plain_rows(form, verdict))
     return proof.settle(form, verdict)
 
 

@@ -11,7 +11,7 @@ from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.plan import Plan, Way
 from wrt._core.protocol import Array, Engine
-from wrt._core.report import Report
+from wrt._core.report import Certificate, Report
 from wrt._plan.direct import direct
 from wrt._plan.plans import better, patched, remember, worth_planning
 from wrt._run import identity
@@ -33,7 +33,7 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
     `sifted`: of a direct sweep the nonzeros would have to be picked out on the host.
     """
     if ask.m > 1 and worth_planning(ask) and not is_identity(ask):
-        found = better_form(ask, report, sifted=sifted)
+        found = better_form(ask, report, sifted=sifted, dense=is_small(ask))
         if found is not None:
             return found
     if not is_small(ask):
@@ -43,16 +43,19 @@ def form_of(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
     return Dense(ask, whole.array)
 
 
-def better_form(ask: Ask, report: Report, *, sifted: bool = False) -> Form | None:
-    """Nonzeros or factors, by a plan with fewer passes than rows or columns; None where there is none."""
+def better_form(ask: Ask, report: Report, *, sifted: bool = False, dense: bool = False) -> Form | None:
+    """Nonzeros or factors, by a plan with fewer passes than rows or columns; None where there is none.
+
+    `dense`: plans that give neither may answer too.
+    """
     record = ask.y.record
     record.ready(ask.y, ask.x)
     for some in meant(ask):
         sweeper = Sweeper(some, record.engine(some.y, some.x.values), report)
         proof = Proof(sweeper)
         for plan in better(some, sweeper.engine, look_by(sweeper), report, sifted=sifted):
-            if plan.strategy not in ("structured", "colored", "cut") and not is_small(some):
-                continue  # it gives a dense answer
+            if plan.strategy not in ("structured", "colored", "cut") and not dense:
+                continue
             found = attempt(proof, plan, compact=True)
             if isinstance(found, Answer):
                 remember(some, plan, sifted=sifted)
@@ -85,17 +88,28 @@ def row_blocks(ask: Ask, report: Report) -> Iterator[tuple[Positions, Array]]:
 
 
 def sweep_block(ask: Ask, engine: Engine, report: Report, way: Way | None = None) -> Array | None:
-    """One block by its own rows or columns, proven by itself; None where no path leads to x."""
-    proof = Proof(Sweeper(ask, engine, report))
+    """One block by its own rows or columns, proven by itself; None where no path leads to x.
+
+    What is told of all blocks is the evidence of the worst.
+    """
+    proof, before = Proof(Sweeper(ask, engine, report)), report.certificate
     patch = patched(ask, engine) if way is None else None
     tried: list[Plan] = [] if patch is None else [patch]
     for plan in [*tried, *direct(ask, engine, way)]:
         found = attempt(proof, plan)
         if isinstance(found, Answer):
+            report.certificate = _worse(before, report.certificate)
             return found.array
         if found == "no path":
             return None
     raise AssertionError("plain rows never decline")
+
+
+def _worse(one: Certificate | None, other: Certificate | None) -> Certificate | None:
+    """Of two pieces of evidence: the one that did not hold, had to be looked at twice, or holds less closely."""
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other, key=lambda held: (not held, bool(held.words), held.share))
 
 
 def diagonal(ask: Ask, report: Report) -> Array:

@@ -32,14 +32,16 @@ class Form(Protocol):
 class Dense:
     """An (m, n) array of the framework."""
 
-    __slots__ = ("array", "ask")
+    __slots__ = ("array", "ask", "norms")
 
-    def __init__(self, ask: Ask, array: Array) -> None:
+    def __init__(self, ask: Ask, array: Array, norms: Numbers | None = None) -> None:
+        """`norms`: the sizes of the columns where the passes told them; they are no evidence, only what it is held to."""
         self.ask = ask
         self.array = array
+        self.norms = norms
 
     def weighted_columns(self, weights: Numbers) -> tuple[Numbers, Numbers]:
-        return self.ask.y.record.backend.arrays.weighted_columns(weights, self.array)
+        return self.ask.y.record.backend.arrays.weighted_columns(weights, self.array, self.norms)
 
     def dense(self) -> Array:
         return self.array

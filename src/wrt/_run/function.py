@@ -24,7 +24,7 @@ from wrt._run.answer import look_by, raise_unless_independent
 from wrt._run.forms import Dense
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
-from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, weights_of, wide
+from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, of_plain_rows, weights_of, wide
 from wrt._run.run import run, run_shared
 from wrt._run.sweep import Sweeper
 from wrt.errors import EngineRefused, WrongQuery, WrongShape
@@ -98,7 +98,7 @@ class Function:
             self.certificate = ENGINE
             return self._program(plan, dense, self._answer)(leaves)
         found, expected = self._program(plan, dense, self._answer_and_check)(leaves)
-        self.certificate = self._judge(found, expected, dense=dense)
+        self.certificate = self._judge(found, expected, dense=dense, rows=isinstance(plan, Lines) and not plan.batched)
         if self.certificate.passed:
             return found
         return self._otherwise(found, args, kwargs, plan, dense=dense)
@@ -153,7 +153,7 @@ class Function:
         weights = sweeper.arrays.from_numpy(weights_of(self._ask.m)[None], self._ask.y)
         return self._answer(plan, dense, leaves), sweeper.plain(weights, "independent check")
 
-    def _judge(self, found: Array, expected: Array, *, dense: bool) -> Certificate:
+    def _judge(self, found: Array, expected: Array, *, dense: bool, rows: bool) -> Certificate:
         ask, arrays = self._ask, self._ask.y.record.backend.arrays
         weights = wide(arrays.numpy(arrays.from_numpy(weights_of(ask.m)[None], ask.y)))[0]
         precision = max(arrays.precision(value) for value in (ask.y, *ask.x.values))
@@ -161,10 +161,12 @@ class Function:
             sums = Dense(ask, found).weighted_columns(weights)
         else:
             assert self._entries is not None
-            rows, columns = np.divmod(self._entries[1], ask.n)
+            at, columns = np.divmod(self._entries[1], ask.n)
             data = wide(arrays.numpy(found))
-            sums = np.bincount(columns, weights[rows] * data, ask.n), np.sqrt(np.bincount(columns, data * data, ask.n))
-        return compare(*sums, wide(arrays.numpy(expected))[0], precision).certificate
+            sums = np.bincount(columns, weights[at] * data, ask.n), np.sqrt(np.bincount(columns, data * data, ask.n))
+        pulled = wide(arrays.numpy(expected))[0]
+        held = compare(*sums, pulled, precision).certificate
+        return held if held.passed or not rows else of_plain_rows(*sums, pulled, held, precision)
 
     def _otherwise(
         self, found: Array, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan, *, dense: bool

@@ -137,6 +137,13 @@ def refuse_if_no_memory(error: Exception, ask: Ask) -> None:
         ) from error
 
 
+def smaller_call(error: Exception, size: int) -> int:
+    """How many lines to try after the system refused memory for so many; any other error is raised again."""
+    if size == 1 or not _no_memory(error):
+        raise error
+    return max(1, size // 4)
+
+
 def _no_memory(error: Exception) -> bool:
     said = f"{type(error).__name__} {error}".lower()
     known = ("can't allocate memory", "out of memory", "resource_exhausted", "resourceexhausted", "bad_alloc", "outofmemory")

@@ -28,7 +28,7 @@ from wrt._run.thresholds import (
     DOUBTFUL_COLUMNS,
     FLOOR_ROUNDINGS,
     HALF_PRECISION,
-    HOPELESS_SHARE,
+    HOPELESS_HALF,
     NOISE_MARGIN,
     NOISE_SPLITS,
     OWN_ROUNDINGS,
@@ -114,13 +114,15 @@ class Proof:
             return None
         weights, expected = self.pass_made
         sums, noise = form.weighted_columns(weights), np.zeros(ask.n)
-        if verdict.certificate.share <= HOPELESS_SHARE:
-            noise = NOISE_MARGIN * self._noise()
-            verdict = compare(*sums, expected, precision, noise)
-            held = verdict.certificate
-            if held.passed:
-                words = f"as far as it can tell: sums of rows round by {held.difference:.1g} of a column here"
-                return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        if may_round(np.abs(sums[0] - expected), sums[1], precision):
+            measured = NOISE_MARGIN * self._noise()
+            if may_round(measured, sums[1], precision):  # more than that is a backward that is not linear
+                noise = np.where(sums[1] > 0, measured, 0.0)  # zeros with a nonzero probe always fail
+                verdict = compare(*sums, expected, precision, noise)
+                held = verdict.certificate
+                if held.passed:
+                    words = f"as far as it can tell: sums of rows round by {held.difference:.1g} of a column here"
+                    return form, Certificate("probe", held.share, held.difference, held.resolution, words)
         doubtful = verdict.doubtful
         alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
         if alone is None:
@@ -143,6 +145,11 @@ class Proof:
         words = f"{_columns(doubtful)} swept alone"
         return Dense(ask, array), Certificate("probe", held.share, held.difference, held.resolution, words)
 
+    def plain_rows(self, form: Form, verdict: Verdict) -> Certificate:
+        """The evidence for rows one by one, where the independent pass does not bear them out."""
+        weights, expected = self.pass_made
+        return of_plain_rows(*form.weighted_columns(weights), expected, verdict.certificate, self.precision)
+
     def _noise(self) -> Numbers:
         """(n,): by how much the independent pass rounds at each column, as the passes of two parts of its weights tell."""
         sweeper, (weights, expected) = self.sweeper, self.pass_made
@@ -164,6 +171,21 @@ class Proof:
             return self.sweeper.push_columns(columns, "doubtful columns", batched=False)
         except CannotSweep:
             return None
+
+
+def of_plain_rows(got: Numbers, size: Numbers, expected: Numbers, held: Certificate, precision: float) -> Certificate:
+    """The evidence for rows one by one: the engine's own word, where roundings explain by how much their sum is off."""
+    with np.errstate(all="ignore"):
+        if not may_round(np.abs(got - expected), size, precision):
+            return held
+    words = f"plain passes of the engine; where terms cancel, sums of rows round by {held.difference:.1g} of a column"
+    return Certificate("engine", words=words)
+
+
+def may_round(off: Numbers, size: Numbers, precision: float) -> bool:
+    """Whether roundings can explain that columns are off by so much."""
+    most = HOPELESS_HALF if precision > HALF_PRECISION else math.sqrt(precision)
+    return bool((off <= most * size.max(initial=0.0)).all())
 
 
 def own_roundings(precision: float) -> int:

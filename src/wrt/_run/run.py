@@ -15,7 +15,7 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, Positions
 from wrt._core.pattern import NOBODY, Compression
 from wrt._core.plan import LAST_WEIGHTS, Lines, Patch, Plan, Product, Sum, Weights
-from wrt._core.protocol import Array, CannotSweep
+from wrt._core.protocol import Array, CannotSweep, Numbers
 from wrt._core.report import Report, Step
 from wrt._core.value import Part, Side, Value
 from wrt._run.blocks import Blocks, add, dense, from_passes, full, layout, multiply
@@ -43,7 +43,7 @@ def run(sweeper: Sweeper, plan: Plan, *, compact: bool = False) -> Form | None:
         shared = run_shared(sweeper, plan)
         if shared is None:
             return None
-        return Sparse(ask, shared.csr()) if compact else Dense(ask, shared.dense())
+        return Sparse(ask, shared.csr()) if compact else Dense(ask, shared.dense(), shared.norms())
     factors = _factors(sweeper, plan, [])
     if factors is None:
         return None
@@ -255,6 +255,16 @@ class Shared:
         if self.alone is None:
             return found
         return arrays.place(found, (slice(None), self.plan.alone), self.alone)
+
+    def norms(self) -> Numbers | None:
+        """The 2-norm of each column, as the passes tell; None where columns were swept apart."""
+        if self.alone is not None:
+            return None
+        passes = self.arrays.numpy(self.passes).astype(np.float64)
+        if self.compression.way == "pull":
+            return np.asarray(np.sqrt(np.einsum("kn,kn->n", passes, passes)))
+        slots, places = self.compression.flat
+        return np.asarray(np.sqrt(np.bincount(places % self.ask.n, passes.reshape(-1)[slots] ** 2, self.ask.n)))
 
     def csr(self) -> csr_array:
         """The nonzeros; the dense Jacobian is never formed."""

@@ -11,7 +11,7 @@ from wrt._core.index import Positions
 from wrt._core.plan import Lines, Way
 from wrt._core.protocol import Array, Engine, Swept
 from wrt._core.report import Report, Step
-from wrt._run.memory import lines_per_call
+from wrt._run.memory import lines_per_call, smaller_call
 from wrt._run.progress import Progress
 
 
@@ -187,22 +187,33 @@ class Sweeper:
     # ---------------------------------------------------------------- all lines
 
     def lines(self, plan: Lines) -> Array | None:
-        """(m, n): every row or every column, some to a call, into an array that is allocated once."""
+        """(m, n): every row or every column, some to a call, into an array that is allocated once.
+
+        A call for which the system refuses memory is made smaller.
+        """
         ask, arrays, pulls = self.ask, self.arrays, plan.way == "pull"
         what, count = ("rows", ask.m) if pulls else ("columns", ask.n)
         size = lines_per_call(ask, count)
         if count <= size:
-            block = self._some_lines(plan, np.arange(count), what)
-            return block if block is None or pulls else arrays.transpose(block)
-        sheet = arrays.sheet((ask.m, ask.n), ask.x.parts[0].value)
+            try:
+                block = self._some_lines(plan, np.arange(count), what)
+                return block if block is None or pulls else arrays.transpose(block)
+            except Exception as error:
+                size = smaller_call(error, size)
+        sheet, start = arrays.sheet((ask.m, ask.n), ask.x.parts[0].value), 0
         with Progress(f"{count} {what} of a {ask.m} x {ask.n} Jacobian", count) as progress:
-            for start in range(0, count, size):
+            while start < count:
                 chosen = np.arange(start, min(start + size, count))
-                block = self._some_lines(plan, chosen, what)
+                try:
+                    block = self._some_lines(plan, chosen, what)
+                except Exception as error:
+                    size = smaller_call(error, size)
+                    continue
                 if block is None:
                     return None
                 sheet.write(start, block, columns=not pulls)
                 del block
+                start += len(chosen)
                 progress.advance(len(chosen))
         return sheet.array()
 

@@ -14,8 +14,8 @@ NOISE_SPLITS = 3
 """Times that the weights of the independent pass are parted in two, to measure by how much it rounds,"""
 NOISE_MARGIN = 4
 """and how many times that a column may be off by."""
-HOPELESS_SHARE = 1e6
-"""Times what is allowed, from which on a plan is wrong and no rounding explains it."""
+HOPELESS_HALF = 0.25
+"""Of the largest column, that no rounding explains in half precision; above it, the root of a rounding."""
 
 FEW_NUMBERS = 2**12
 """At the ends of all lines together, that go in one call without a look at what lies between."""

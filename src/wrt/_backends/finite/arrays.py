@@ -106,8 +106,8 @@ class NumpyArrays:
     def largest(self, array: Array) -> float:
         return float(array.max()) if array.size else 0.0
 
-    def weighted_columns(self, weights: Array, array: Array) -> tuple[Array, Array]:
-        return weighted_columns(weights, array)
+    def weighted_columns(self, weights: Array, array: Array, norms: Array | None = None) -> tuple[Array, Array]:
+        return weighted_columns(weights, array, norms)
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
         return np.asarray(larger(array, rounding))

@@ -156,7 +156,9 @@ def _itemsize(dtype: Any) -> int:
 
 @cache
 def _precision(dtype: Any, products: float) -> float:
-    eps = float(jnp.finfo(dtype).eps)
+    """Of half precision, half of what the last bit is worth: few are left to see a fault in."""
+    found = jnp.finfo(dtype)
+    eps = float(found.eps) / (2 if found.bits == 16 else 1)
     return max(eps, products) if np.dtype(dtype) in (np.float32, np.complex64) else eps
 
 
@@ -307,13 +309,13 @@ class JaxArrays:
     def largest(self, array: Array) -> float:
         return float(np.max(np.asarray(array, np.float64))) if array.size else 0.0
 
-    def weighted_columns(self, weights: Numbers, array: Array) -> tuple[Numbers, Numbers]:
+    def weighted_columns(self, weights: Numbers, array: Array, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
         numbers = seen(array)
         if numbers is None:
             with compat.width(True):
-                sums, norms = _weighted(np.asarray(weights), array)
-            return np.asarray(sums), np.asarray(norms)
-        return weighted_columns(weights, numbers)
+                sums, found = _weighted(np.asarray(weights), array)
+            return np.asarray(sums), np.asarray(found)
+        return weighted_columns(weights, numbers, norms)
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
         numbers = seen(array)

@@ -20,6 +20,8 @@ from wrt._core.value import Value
 
 Tensor = Any
 Method = TypeVar("Method", bound=Callable[..., Any])
+HALF = {tf.bfloat16: 2.0**-8, tf.float16: 2.0**-11}
+"""Roundings of half precision: half of what the last bit is worth, since few are left to see a fault in."""
 
 
 def off_tapes(method: Method) -> Method:
@@ -149,8 +151,8 @@ class TensorFlowArrays:
         return float(tf.reduce_max(array)) if array.shape.num_elements() else 0.0
 
     @off_tapes
-    def weighted_columns(self, weights: Numbers, array: Tensor) -> tuple[Numbers, Numbers]:
-        return weighted_columns(weights, _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array))
+    def weighted_columns(self, weights: Numbers, array: Tensor, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
+        return weighted_columns(weights, _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array), norms)
 
     @off_tapes
     def nonzero(self, array: Tensor, rounding: float) -> Marks:
@@ -202,8 +204,8 @@ class TensorFlowArrays:
         return size
 
     def precision(self, value: Value) -> float:
-        if value.dtype == tf.bfloat16:
-            return float(2.0**-7)
+        if value.dtype in HALF:
+            return HALF[value.dtype]
         if value.dtype == tf.float32 and self.accelerated(value) and tf.config.experimental.tensor_float_32_execution_enabled():
             return TF32_ROUNDING
         return float(np.finfo(value.dtype.as_numpy_dtype).eps)

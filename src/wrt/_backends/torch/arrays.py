@@ -131,7 +131,8 @@ class TorchArrays:
 
     def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
         made = zeros((math.prod(shape),), like.dtype, like.key.device)
-        return made.scatter_(0, sent(positions, made.device), values.to(like.dtype)).view(shape)
+        index = torch.from_numpy(positions) if made.is_cpu else sent(positions, made.device)
+        return made.scatter_(0, index, values.to(like.dtype)).view(shape)
 
     def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape) -> Tensor:
         made = zeros(shape, values.dtype, values.device)
@@ -165,19 +166,20 @@ class TorchArrays:
     def largest(self, array: Tensor) -> float:
         return float(array.max()) if array.numel() else 0.0
 
-    def weighted_columns(self, weights: npt.NDArray[Any], array: Tensor) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        if array.is_cpu and array.dtype in NUMPY and array.numel() <= SUMMED_AT_ONCE and not array.requires_grad:
-            wide = array.numpy().astype(np.float64)
-            return weights @ wide, np.sqrt(np.einsum("mn,mn->n", wide, wide))
-        if array.is_cpu and array.dtype == torch.float64:
-            numbers = array.detach().numpy()
-            return weights @ numbers, np.sqrt(np.einsum("mn,mn->n", numbers, numbers))
-        if array.is_complex() or array.dtype == torch.float64:
+    def weighted_columns(
+        self, weights: npt.NDArray[Any], array: Tensor, norms: npt.NDArray[Any] | None = None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        if array.is_complex() or (array.dtype == torch.float64 and not array.is_cpu):
             wide = array.to(torch.complex128 if array.is_complex() else torch.float64)
             sums = sent(weights, array.device).to(wide.dtype) @ wide
-            return self.numpy(sums), self.numpy(torch.linalg.vector_norm(wide, dim=0))
+            return self.numpy(sums), self.numpy(torch.linalg.vector_norm(wide, dim=0)) if norms is None else norms
+        if array.is_cpu and (array.dtype == torch.float64 or array.numel() <= SUMMED_AT_ONCE):
+            numbers = self.numpy(array).astype(np.float64, copy=False)
+            return weights @ numbers, np.sqrt(np.einsum("mn,mn->n", numbers, numbers)) if norms is None else norms
         narrow = array.float()  # exact for half precision
         sums = _weighted_sums(sent(weights, array.device).float(), narrow)
+        if norms is not None:
+            return self.numpy(sums), norms
         if narrow.is_cpu:  # torch's own norm along the first axis takes forty times as long
             numbers = narrow.detach().numpy()
             size = np.sqrt(np.einsum("mn,mn->n", numbers, numbers)).astype(np.float64)

@@ -9,12 +9,13 @@ backward cannot be differentiated; the proof of every answer sees that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch.autograd.graph import GradientEdge
 
-from wrt._backends.torch import compat
+from wrt._backends.torch import compat, convolutions
 from wrt._backends.torch.refusals import in_our_words, translated
 from wrt._backends.torch.twice import refuse_lost
 from wrt._core.index import Positions
@@ -36,7 +37,7 @@ class TorchEngine:
     can_push = True
     push_cost = 1.0
 
-    __slots__ = ("_pulled", "_seed", "ins", "out", "xs", "y")
+    __slots__ = ("_pulled", "_seed", "_weights", "ins", "out", "xs", "y")
 
     def __init__(self, y: Value, xs: Sequence[Value]) -> None:
         self.y = y
@@ -50,21 +51,22 @@ class TorchEngine:
         self.ins = tuple(ins)
         self._seed: Tensor | None = None
         self._pulled: list[Tensor | None] = []
+        self._weights: convolutions.Weights | None = None
 
     # ---------------------------------------------------------------- rows
 
     def plain(self, seed: Tensor, *, then_push: bool = False) -> list[Tensor | None]:
         if then_push:
             try:
-                with compat.Undisturbed(), torch.enable_grad():
+                with compat.Undisturbed(self.y.key.retained), torch.enable_grad():
                     return [None if g is None else compat.own(g.detach()) for g in self._set_up_push(seed[0])]
             except CannotSweep:
                 pass  # the push will say so
         try:
-            if compat.retained_here(only_if_calm=True) == []:  # nothing of the user's can be disturbed
-                pulled = compat.pull(self.out, self.ins, seed[0])
-            else:
-                with compat.Undisturbed():
+            calm = self.y.key.retained == []  # nothing of the user's can be disturbed
+            pulled = compat.pull_if_calm(self.out, self.ins, seed[0]) if calm else None
+            if pulled is None:
+                with compat.Undisturbed(self.y.key.retained):
                     pulled = compat.pull(self.out, self.ins, seed[0])
         except RuntimeError as error:
             raise in_our_words(error) from error
@@ -81,7 +83,7 @@ class TorchEngine:
                 if method == BATCHED and self._has_custom_code():
                     break  # the older vmap does not refuse what it cannot do: it may end the process
                 try:
-                    with compat.Undisturbed():
+                    with compat.Undisturbed(self.y.key.retained):
                         return Swept([_own_batch(g, seeds) for g in sweep(seeds)], method, 1, tuple(refused))
                 except torch.OutOfMemoryError:
                     raise
@@ -107,7 +109,7 @@ class TorchEngine:
     # ---------------------------------------------------------------- columns
 
     def push(self, tangents: Sequence[Tensor | None], *, batched: bool = True) -> Swept:
-        with compat.Undisturbed(), torch.enable_grad():
+        with compat.Undisturbed(self.y.key.retained), torch.enable_grad():
             outputs: list[Tensor] = []
             columns: list[Tensor] = []
             for gradient, tangent in zip(self._set_up_push(), tangents, strict=True):
@@ -125,14 +127,15 @@ class TorchEngine:
             refused: list[str] = []
             if batched and count > 1:
                 try:
-                    (pushed,) = compat.batched(one, *columns)
+                    (pushed,) = convolutions.push(partial(compat.batched, one, *columns), self._weights)
                     return Swept([None if pushed is None else pushed.detach()], f"{DOUBLE_BACKWARD}, {VMAP}")
                 except torch.OutOfMemoryError:
                     raise
                 except Exception as error:
                     refused.append(f"{DOUBLE_BACKWARD}, {VMAP}: {_first_line(error)}")
             try:
-                pushed = torch.stack([one(*column)[0] for column in zip(*columns, strict=True)]).detach()
+                rows = [convolutions.push(partial(one, *column), self._weights)[0] for column in zip(*columns, strict=True)]
+                pushed = torch.stack(rows).detach()
             except Exception as error:
                 raise CannotSweep(_first_line(error)) from error
             return Swept([pushed], f"{DOUBLE_BACKWARD}, {ONE_BY_ONE}", count, tuple(refused))
@@ -154,7 +157,7 @@ class TorchEngine:
                     raise CannotSweep("a backward on the path cannot be differentiated again")
                 if g.grad_fn is not None and compat.holds_a_refusal(g.grad_fn):
                     raise CannotSweep("a backward on the path is marked once_differentiable")
-            self._seed, self._pulled = seed, list(pulled)
+            self._seed, self._pulled, self._weights = seed, list(pulled), convolutions.weights_of(pulled)
         return self._pulled
 
     # ---------------------------------------------------------------- higher order, structure

@@ -324,17 +324,17 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
         return _convolution(operation, box, into)
     if operation.name == MAX_POOL:
         return _max_pool(operation, before, box, into)
+    if operation.name not in EACH_BY_ITSELF:  # the same numbers, perhaps with other axes
+        moved = back(operation, before, box)
+        sizes, fit_moved = _sizes(moved), _fitting(moved, into)
+        return lambda node, g: fit_moved(g.reshape(len(g), *sizes))
     index, fit = _index(box), _fitting(box, into)
     if operation.name == BATCH_NORM:
         return _batch_norm(box, fit)
     if operation.name in BY_RESULT:
         pulled = BY_RESULT[operation.name]
         return lambda node, g: fit(pulled(g, node._saved_result[index]))
-    if operation.name in EACH_BY_ITSELF:
-        return _elementwise(operation.shape, k, index, fit)
-    moved = back(operation, before, box)
-    sizes, fit_moved = _sizes(moved), _fitting(moved, into)
-    return lambda node, g: fit_moved(g.reshape(len(g), *sizes))
+    return _elementwise(operation.shape, k, index, fit)
 
 
 def _elementwise(shape: Shape, k: int, index: tuple[slice, ...], fit: Callable[[Tensor], Tensor]) -> Pull:

@@ -1,6 +1,6 @@
 """Some rows and some columns of a deep local map: six 3x3 convolutions on 64 x 64, 8 rows by 48 columns.
 
-    python -m benchmarks cone [--rounds 20]
+    python -m benchmarks patch [--rounds 20]
 
 The rivals sweep whole tensors: a loop of rows, a batch of rows, `jacrev` of the rows. The clock is the thread's own, so
 that other programs on the machine count less.
@@ -21,8 +21,8 @@ from torch.func import jacrev
 from benchmarks.planner_problems import Convolutions
 from benchmarks.timing import OUT
 from wrt import d
-from wrt._backends.torch.cone import recipe
-from wrt._planner import warm
+from wrt._backends.torch.patch import recipe
+from wrt._plan import cache
 
 ROWS = (0, 32, slice(28, 36))
 COLUMNS = (slice(None), slice(30, 34), slice(30, 34))
@@ -50,7 +50,7 @@ def contenders(f: Any, x: torch.Tensor, y: torch.Tensor | None) -> dict[str, Cal
 
     def ours() -> torch.Tensor:
         if y is None:
-            warm.forget()
+            cache.forget()
             recipe.cache_clear()
         value: torch.Tensor = (d(f(x) if y is None else y)[ROWS] / d(x)[COLUMNS]).value
         return value
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("    ms: " + "  ".join(f"{each} {1e3 * seconds:.2f}" for each, seconds in best.items()))
         told.append({"name": name, "times_faster": faster, "rival": rival, "seconds": best, "wanted": WANTED[name]})
     OUT.mkdir(exist_ok=True)
-    (OUT / "cone.json").write_text(json.dumps(told, indent=1) + "\n")
+    (OUT / "patch.json").write_text(json.dumps(told, indent=1) + "\n")
     return 0
 
 

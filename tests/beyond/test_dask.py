@@ -11,7 +11,7 @@ from tests.beyond._models import by_loop, jacobian, model, stencil, truth
 from wrt import d
 from wrt._beyond import solve
 from wrt._beyond.source import source_of
-from wrt._operators.second import of_gradient
+from wrt._operators.vectors import of_gradient
 from wrt.errors import CannotTravel, WrongShape
 
 da = pytest.importorskip("dask.array")

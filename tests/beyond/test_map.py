@@ -86,7 +86,7 @@ def test_complex_outputs_have_complex_derivatives(take: str) -> None:
 
 @pytest.mark.parametrize("name", ["all of it", "norm", "columns", "diagonal"])
 def test_lines_that_do_not_fit_into_one_sweep_come_in_pieces(net: Net, name: str, monkeypatch) -> None:
-    monkeypatch.setattr(lift, "SEEDS", 5 * 6 * 3)
+    monkeypatch.setattr(lift, "SEED_NUMBERS", 5 * 6 * 3)
     question, take, expected = QUESTIONS[name]
     found = wrt.map(question, XS, model=net, take=take, batch=5)
     assert np.allclose(found, expected(each(net)), rtol=1e-12, atol=1e-14)

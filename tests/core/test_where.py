@@ -13,8 +13,7 @@ import weakref
 
 import pytest
 
-from wrt._core.per_code import PerCode
-from wrt._core.where import Where, _judge, function_name, is_user_code, place, spot, user_frame, user_frames
+from wrt._core.where import PerCode, Where, _judge, function_name, is_user_code, place, spot, user_frame, user_frames
 
 SITE = "/opt/python/lib/python3.11/site-packages"
 

@@ -9,7 +9,7 @@ import pytest
 
 import wrt
 from wrt import d
-from wrt._backends.jax.kinds import RULES, rule
+from wrt._backends.jax.reach import RULES, rule
 
 
 def convolved(x, **how):

@@ -10,7 +10,7 @@ import pytest
 import wrt
 from tests.jax._wrong_batch import doubled
 from wrt import d
-from wrt._backends.jax.kinds import RULES
+from wrt._backends.jax.reach import RULES
 
 
 def burgers(u):

@@ -13,7 +13,7 @@ import wrt
 from wrt import d
 from wrt._backends.tensorflow import pairs
 from wrt._plan import cache
-from wrt._plan.patterns.compose import compose
+from wrt._plan.patterns.irregular import compose
 
 SIZE = 300
 TABLE = {

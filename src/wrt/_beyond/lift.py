@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wrt._beyond.address import value_at
-from wrt._beyond.question import Question
+from wrt._beyond.question import Question, value_at
+from wrt._beyond.thresholds import SEED_NUMBERS
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
 from wrt._core.protocol import CannotSweep, random_signs
@@ -27,8 +27,6 @@ from wrt._run.thresholds import FLOOR_ROUNDINGS
 from wrt.errors import WrongQuery, WrongShape
 
 Numbers = npt.NDArray[Any]
-SEED = 31
-SEEDS = 2**23  # numbers that the seeds of one sweep, or what it returns, may take
 
 
 class Batched:
@@ -83,8 +81,8 @@ class Batched:
 
     def _proven(self) -> Iterator[tuple[Numbers, Numbers]]:
         """(numbers of the lines, (lines, count, across)), and at the end the proof that samples do not mix."""
-        signs = random_signs(1, self.count, SEED)[0]
-        weights = random_signs(1, len(self.rows), SEED + 1)[0]
+        signs = random_signs(1, self.count, 31)[0]
+        weights = random_signs(1, len(self.rows), 32)[0]
         got = np.zeros((self.count, len(self.columns)))
         squares = np.zeros_like(got)
         for at, lines in self._lines():
@@ -129,7 +127,7 @@ class Batched:
         lines = self.rows if self.by_rows else self.columns
         across = self.columns if self.by_rows else self.rows
         whole = self.ask.m if self.by_rows else self.ask.n
-        piece = max(1, SEEDS // (max(self.ask.m, self.ask.n) * (self.count if self.shared else 1)))
+        piece = max(1, SEED_NUMBERS // (max(self.ask.m, self.ask.n) * (self.count if self.shared else 1)))
         for start in range(0, len(lines), piece):
             at = np.arange(start, min(start + piece, len(lines)))
             seeds = self._seeds(lines[at], whole)

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt import _backends
-from wrt._beyond.address import Address, address_of, value_at
 from wrt._beyond.dask_array import Grid
 from wrt._beyond.lift import Batched, is_per_sample, mixed, no_axis_of_samples
 from wrt._beyond.model import COUNTS, LOCK, Model, same_chance
 from wrt._beyond.pack import fingerprint, frameworks, pack, travel, unpack
-from wrt._beyond.question import Question
+from wrt._beyond.question import Address, Question, address_of, value_at
 from wrt._beyond.source import another_model, apart, cannot_travel, same_options
 from wrt._beyond.store import Parts, Store, Stored, write
 from wrt._beyond.thresholds import BATCH_NUMBERS, BATCH_SAMPLES, ROUNDINGS_APART
@@ -127,7 +125,7 @@ def _in_memory(study: Study, samples: Samples, size: int, client: Any) -> Number
 def _refuse_too_large(needed: int, shape: tuple[int, ...]) -> None:
     free = current().memory
     if free is None:
-        free = needed if needed < CHECKED_BYTES else int(min(import_module("psutil").virtual_memory().available, room.allowed()))
+        free = needed if needed < CHECKED_BYTES else int(min(room.available(), room.allowed()))
     if needed > free:
         raise TooLarge(
             f"the answers for all samples have shape {shape}: {words(needed)}",

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from wrt._beyond.thresholds import ENTRY_BYTES
 from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape
 from wrt._core.plan import Product
 from wrt._core.protocol import Engine, random_signs
 from wrt._core.report import Report
 from wrt._notation.derivative import Derivative
-from wrt._operators.second import of_gradient
+from wrt._operators.vectors import of_gradient
 from wrt._plan import cache
 from wrt._plan.plans import worth_planning
 from wrt._plan.thresholds import DENSE_SHARE
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[Any]
 Region: TypeAlias = tuple[slice, ...]
 """A slice of every axis of the Jacobian: y's, then x's."""
-
-PER_ENTRY = 48  # bytes that finding and keeping one entry of a structure takes
 
 
 class Solver:
@@ -142,7 +141,7 @@ class Solver:
         few = Derivative(ask.y, Elements.at(ask.y.shape, ask.rows.positions[rows]), (ask.x,))
         found = self._swept(few)
         density = 0.0 if found is None else float((found != 0).mean())
-        return density > DENSE_SHARE or density * ask.m * ask.n * PER_ENTRY <= self.budget
+        return density > DENSE_SHARE or density * ask.m * ask.n * ENTRY_BYTES <= self.budget
 
     def _keep(self, found: Form | None) -> None:
         if isinstance(found, Factored):

@@ -18,3 +18,9 @@ BATCH_NUMBERS = 2**21
 
 ROUNDINGS_APART = 2.0**13
 """By which the same number may differ between two machines, or between a batch and a single sample."""
+
+ENTRY_BYTES = 48
+"""That finding and keeping one entry of a structure takes."""
+
+SEED_NUMBERS = 2**23
+"""That the seeds of one sweep, or what it returns, may take."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from wrt._core.evidence import Numbers
 from wrt._core.graph import Node
+from wrt._core.thresholds import WRAPPER_DEPTH
 from wrt._core.where import Where, function_name, user_files
 
-DEEPEST = 8
 INSIDE = ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fun")
 """Attributes in which wrappers keep what they wrap."""
 
@@ -25,7 +25,7 @@ def user_codes(thing: Any) -> Iterator[CodeType]:
 
 
 def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
-    if depth > DEEPEST or id(thing) in seen:
+    if depth > WRAPPER_DEPTH or id(thing) in seen:
         return
     seen.add(id(thing))
     if isinstance(thing, FunctionType) and user_files[thing.__code__.co_filename]:

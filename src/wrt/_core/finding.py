@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from wrt._core.thresholds import MESSAGE_CHARACTERS
 from wrt._core.where import Where
 
 
@@ -105,3 +106,9 @@ def _source(where: Where | None) -> list[str]:
         width = max(1, len(text.encode()[where.column : end].decode(errors="ignore")))
         told.append(" " * (len(margin) - 2) + "| " + " " * start + "^" * width)
     return told
+
+
+def first_line(error: BaseException) -> str:
+    """What somebody else's error says, in one line that is not too long; its kind where it says nothing."""
+    said = str(error).strip().splitlines()
+    return said[0][:MESSAGE_CHARACTERS] if said else type(error).__name__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from wrt._core.index import Positions
 from wrt._core.plan import Address
 from wrt._core.value import Value
 
@@ -74,3 +75,20 @@ def leads_unmixed(made_from: list[list[int]], mixing: frozenset[int], ends: set[
                 seen.add(source)
                 waiting.append(source)
     return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalMap:
+    """Tensor `later` is made from tensor `earlier`: element by element, or at the listed pairs (rows, columns)."""
+
+    later: int
+    earlier: int
+    pairs: tuple[Positions, Positions] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalMaps:
+    """Tensor 0 is y, the last one is x; `maps` stand in an order in which a tensor comes before what it is made from."""
+
+    sizes: tuple[int, ...]
+    maps: tuple[LocalMap, ...]

@@ -241,3 +241,28 @@ def _refused(words: str, shape: Shape) -> WrongIndex:
     return WrongIndex(
         words, f"the shape here is {shape}", "use integers, slices, '...', None, boolean masks or integer arrays"
     )
+
+
+def region_words(positions: Positions, shape: Shape) -> str:
+    """Flat positions as an index where they are one: `[3]`, `[0:4, 2]`, `[...]` for all, or how many they are.
+
+    >>> region_words(np.array([0, 1, 4, 5]), (3, 4)), region_words(np.array([0, 5]), (3, 4))
+    ('[0:2, 0:2]', '2 of 12 elements')
+    """
+    if len(positions) == math.prod(shape):
+        return "[...]"
+    axes = [np.unique(axis) for axis in np.unravel_index(positions, shape)]
+    if not len(positions) or math.prod(map(len, axes)) != len(positions):
+        return f"{len(positions)} of {math.prod(shape)} elements"
+    return f"[{', '.join(_axis_words(axis, length) for axis, length in zip(axes, shape, strict=True))}]"
+
+
+def _axis_words(used: Positions, length: int) -> str:
+    if len(used) == length:
+        return ":"
+    if len(used) == 1:
+        return str(used[0])
+    steps = np.diff(used)
+    if np.any(steps != steps[0]):
+        return str(used.tolist()).replace(" ", "")
+    return f"{used[0]}:{used[-1] + 1}" + (f":{steps[0]}" if steps[0] != 1 else "")

@@ -13,16 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
+from wrt._core.thresholds import MOST_PAIRS, PAIR_TOLERANCE
 
 Pairs = tuple[Positions, Positions]
 """Elements of the result, and the elements of an input that they meet."""
 
 Vector = npt.NDArray[np.float64]
-
-MOST_NUMBERS = 2**20  # numbers larger than this are not told apart in single precision
-MOST_PAIRS = 2**24
-NEARLY = 0.2  # how far from a whole number one may come back
-TOLERANCE = 1e-4  # of a random number that comes back
 
 
 def vectors(size: int) -> tuple[Vector, Vector, Vector]:
@@ -43,11 +39,11 @@ def one_each(made: Sequence[Vector], size: int) -> Pairs | None:
     alive = np.flatnonzero(slope)
     told = numbered[alive] / slope[alive]
     partner = np.rint(told).astype(np.int64) - 1
-    if len(partner) and (partner.min() < 0 or partner.max() >= size or np.abs(told - partner - 1).max() > NEARLY):
+    if len(partner) and (partner.min() < 0 or partner.max() >= size):
         return None
     expected = slope[alive] * vectors(size)[2][partner]
     silent = np.delete(random, alive)
-    if np.any(np.abs(random[alive] - expected) > TOLERANCE * np.abs(expected)) or np.any(silent != 0):
+    if np.any(np.abs(random[alive] - expected) > PAIR_TOLERANCE * np.abs(expected)) or np.any(silent != 0):
         return None
     return alive, partner
 

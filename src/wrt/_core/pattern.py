@@ -18,7 +18,6 @@ from wrt._core.index import Positions, Shape, row_major
 
 Way = Literal["pull", "push"]
 NOBODY = -1
-EDGE = 8  # numbers along the edge of a table that are looked at before all of them are
 
 Index = npt.NDArray[Any]
 Tables = tuple[Positions, ...]
@@ -65,12 +64,12 @@ class Compression:
     @cached_property
     def color(self) -> Positions:
         """The pass of every line, NOBODY for one that is all zero."""
-        return _total(self.colors, self.lines)
+        return table_sum(self.colors, self.lines)
 
     @property
     def owner(self) -> Positions:
         """(passes, width): the line behind each slot, NOBODY where there is none."""
-        found = _total(self.owners, self.box)
+        found = table_sum(self.owners, self.box)
         found[self.free] = NOBODY
         return found.reshape(self.passes, self.width)
 
@@ -104,8 +103,6 @@ class Compression:
 
         None where steps along an axis differ or lead back: such slots have to be placed one by one.
         """
-        if any(_uneven(owner) for owner in self.owners):
-            return None
         of_line, of_spot = (self.shape[1], 1) if self.way == "pull" else (1, self.shape[1])
         read = self.box[len(self.lines) :]
         along = [step * of_spot if length > 1 else 0 for step, length in zip(row_major(read), read, strict=True)]
@@ -127,7 +124,7 @@ class Compression:
     @cached_property
     def flat(self) -> tuple[Positions, Positions]:
         """(from, to): the owned slots of the flattened passes, and their places in the flattened Jacobian."""
-        places = _total(self.places, self.box)
+        places = table_sum(self.places, self.box)
         slots = np.delete(np.arange(len(places)), self.free)
         return slots, places[slots]
 
@@ -143,31 +140,21 @@ class Compression:
         return slots[order], columns.astype(index), starts
 
 
-def _uneven(table: Positions) -> bool:
-    """Whether a few numbers along the edges of a table, side by side and far apart, show that steps differ."""
-    for axis, length in enumerate(table.shape):
-        if length == 1:
-            continue
-        edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
-        far = max(1, length // EDGE)
-        step = int(edge[1]) - int(edge[0])
-        for some, apart in ((edge[:EDGE], step), (edge[::far], step * far)):
-            if (some[1:] - some[:-1] != apart).any():
-                return True
-    return False
-
-
 def _apart(table: Positions, axis: int) -> int | None:
     """How far all neighbors along an axis are apart; None where they differ."""
-    if table.shape[axis] == 1:
+    length = table.shape[axis]
+    if length == 1:
         return 0
+    edge = table[(0,) * axis + (slice(None),) + (0,) * (table.ndim - axis - 1)]
+    first = int(edge[1]) - int(edge[0])
+    if int(edge[-1]) - int(edge[0]) != first * (length - 1):  # where steps differ, the ends of one edge mostly show it
+        return None
     lead = (slice(None),) * axis
-    away = table[(*lead, slice(1, None))] - table[(*lead, slice(None, -1))]
-    first = int(away.flat[0])
-    return first if (away == first).all() else None
+    even = table[(*lead, slice(1, None))] - table[(*lead, slice(None, -1))] == first
+    return first if even.all() else None
 
 
-def _total(tables: Tables, shape: Shape) -> Positions:
+def table_sum(tables: Tables, shape: Shape) -> Positions:
     """The sum of tables, written out and flat."""
     found = np.zeros(shape, dtype=np.int64)
     for table in tables:

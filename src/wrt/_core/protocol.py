@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Positions, Shape
-from wrt._core.local_maps import LocalMaps
 from wrt._core.plan import Address
 from wrt._core.value import Side, Value
 from wrt._core.where import Where

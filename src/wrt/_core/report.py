@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-COARSE = 1e-3
-"""A share of a column: where a fault may be larger than this and not show, the certificate says so."""
+from wrt._core.thresholds import COARSE_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Certificate:
             return f"not checked: {self.words}"
         verdict = "checked against" if self.passed else "DISAGREES with"
         found = f"{verdict} an independent backward pass: largest difference {self.difference:.1g} of its column"
-        if self.resolution > COARSE:
+        if self.resolution > COARSE_SHARE:
             found += f"; a fault below {100 * self.resolution:.1g} % of a column would not show"
         return f"{found}; {self.words}" if self.words else found
 

@@ -9,6 +9,13 @@ GROUPS = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self")
 
 
+def available() -> int:
+    """Bytes free in the memory of this machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
 def allowed() -> float:
     """Bytes left under every limit that is set; infinity where none is."""
     return min(_address_space(), _control_group())

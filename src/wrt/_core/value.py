@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
 
 from wrt._core.index import Elements, Positions, Shape
 from wrt.errors import CannotTravel
@@ -84,3 +87,28 @@ class Side:
     @property
     def name(self) -> str:
         return self.parts[0].value.name if self.parts else ""
+
+
+def last_written(elements: Elements, regions: Sequence[Positions], versions: Sequence[Value], *, unwritten: int = 0) -> Side:
+    """Each element as the Value that was last written there: write k filled `regions[k]` and made `versions[k + 1]`.
+
+    Elements that nobody wrote mean the version `unwritten`.
+    """
+    owner = np.full(math.prod(elements.of), unwritten, dtype=np.int64)
+    times = np.zeros_like(owner)
+    for k, region in enumerate(regions, 1):
+        owner[region] = k
+        times[region] += 1
+    positions = elements.positions
+    wanted = owner[positions]
+    used = np.unique(wanted)
+    if len(used) > 1:
+        places = {k: np.flatnonzero(wanted == k) for k in used}
+        parts = tuple(Part(versions[k], Elements.at(elements.of, positions[into]), into) for k, into in places.items())
+    else:
+        parts = (Part(versions[used[0] if len(used) else -1], elements),)
+    several = int((times[positions] > 1).sum())
+    if not several:
+        return Side(elements.shape, parts)
+    words = "of the elements asked for were written more than once: this is about the last write"
+    return Side(elements.shape, parts, notes=(f"{several} {words}; .at(k) asks about an earlier one",))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wrt._core.graph import Graph, Node
+from wrt._core.graph import Graph, Node, downstream, upstream
 from wrt._core.where import Where
 from wrt._microscope import encode
 from wrt._notation.trace import Handle, Trace
@@ -257,7 +257,7 @@ def base_name(where: Where) -> str:
 # ---- which picture fits a tensor ----
 
 
-COLORS = (1, 3, 4)  # gray, color, color with transparency
+COLORS = frozenset((1, 3, 4))  # gray, color, color with transparency
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ def start(names: Names) -> Start:
         targets=[floats[k] for k in sorted(made, key=lambda k: (k != target, order[k] == 2, -k))][:2000],  # as a menu can hold
         sources=[floats[k] for k in ranked][:2000],
         tokens=tokens,
-        after=_after(graph, source),
+        after=frozenset() if source is None else frozenset(downstream(graph, source) - {source}),
         note=None if floats else "no floating-point value of this run has a name: bind what you want to see to a variable",
     )
 
@@ -406,7 +406,7 @@ def _target(names: Names, made: list[int]) -> int | None:
 def _source(names: Names, floats: list[int], target: int | None, token_ids: set[int]) -> int | None:
     """What the function was given; of tokens, which have no derivative, their embedding; otherwise the first leaf."""
     graph = names.graph
-    reaching = _before(graph, target)
+    reaching = set(graph.tensors) if target is None else upstream(graph, target)
     possible = [k for k in floats if k in reaching and k != target]
     given = (names.numbered(handle) for _, handle in ends(names.t.inputs, "inputs"))
     embedded = (made for node in graph if token_ids.intersection(node.inputs) for made in node.outputs)
@@ -420,24 +420,6 @@ def _source(names: Names, floats: list[int], target: int | None, token_ids: set[
         return 2 if names.kind(number) == "parameter" else 0 if node is None or not node.inputs else 1, number
 
     return min(possible, key=rank) if possible else next((k for k in floats if k != target), None)
-
-
-def _before(graph: Graph, target: int | None) -> set[int]:
-    """Everything the target was computed from."""
-    needed = {target} if target is not None else set(graph.tensors)
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-    return {k for k in needed if k is not None}
-
-
-def _after(graph: Graph, source: int | None) -> frozenset[int]:
-    """Everything that was computed from the source."""
-    reached = {source}
-    for node in graph:
-        if reached.intersection(node.inputs):
-            reached.update(node.outputs)
-    return frozenset(k for k in reached if k is not None and k != source)
 
 
 def _tokens(names: Names) -> tuple[list[int] | None, set[int]]:

@@ -23,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import quote
 
+from wrt._core.finding import first_line
 from wrt._microscope import assets, encode
 from wrt._microscope.answer import malformed
 from wrt._microscope.model import Microscope
@@ -252,10 +253,9 @@ def as_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, WrtError):
         code = "cancelled" if isinstance(error, Cancelled) else "limit" if isinstance(error, (TooMany, TooLarge)) else "question"
         return {"what": error.what, "stands": error.where, "write": error.write, "code": code}
-    said = str(error).splitlines()
     return {
         "what": f"{type(error).__name__} while answering",
-        "stands": said[0][:300] if said else "without a word",
+        "stands": first_line(error),
         "write": "ask the same in Python to see where it comes from",
         "code": "question",
     }

@@ -7,14 +7,12 @@ from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-from wrt._names.observer import CONTAINER, NEITHER, TENSOR, Contents, Observer, Reference
-from wrt._names.peek import ITEMS, MISSING, attribute, container_type, item, items, length
+from wrt._names.observer import Contents, Observer, Reference
+from wrt._names.peek import MISSING, attribute, container_type, item, items, length
 from wrt._names.stores import Constant, Look, Store, stores_of
+from wrt._names.thresholds import CONTAINER_DEPTH, CONTAINER_ITEMS
 
 Sink: TypeAlias = Callable[[str, Any, int], None]
-
-DEPTH = 2
-"""How deep to look into containers: `states[3]` and `states[3][0]`."""
 
 
 class FrameNames:
@@ -47,12 +45,12 @@ class FrameNames:
             for name in names:
                 value = scope.get(name)  # one that an inner function shares is not there before its cell is made
                 kind = kinds.get(type(value))
-                if kind is TENSOR:
+                if kind == "tensor":
                     known = last_call.get(name)
                     if known is None or last.get(name) is not known or known() is not value:
                         known = last_call[name] = self.observer.report(name, value, self.code, frame.f_lasti)
                     self.seen[name] = known
-                elif kind is not NEITHER:
+                elif kind != "neither":
                     self._argument_container(name, value, frame.f_lasti)
 
     def went_on(self, frame: FrameType) -> None:
@@ -101,11 +99,11 @@ class FrameNames:
             if value is MISSING:
                 value = frame.f_globals.get(name)
             kind = kinds.get(type(value))
-            if kind is TENSOR:
+            if kind == "tensor":
                 known = seen.get(name)
                 if known is None or known() is not value:
                     seen[name] = self.observer.report(name, value, self.code, offset)
-            elif kind is not NEITHER:
+            elif kind != "neither":
                 self._value(name, value, offset, self._bind)
         for store in look.others:
             root = store.path[0]
@@ -126,7 +124,7 @@ class FrameNames:
         elif store.how == "append":
             if type(value) is list:
                 self._appended(store, value)
-        elif store.how != "drop" and self.observer.kind_of(value) is CONTAINER:
+        elif store.how != "drop" and self.observer.kind_of(value) == "container":
             self._changed(store, value, scope)
 
     def _remember(self, frame: FrameType, look: Look) -> None:
@@ -136,11 +134,11 @@ class FrameNames:
         self.look(frame, look)
         self.observer = listening
 
-    def _value(self, label: str, value: Any, offset: int, sink: Sink, depth: int = DEPTH) -> None:
+    def _value(self, label: str, value: Any, offset: int, sink: Sink, depth: int = CONTAINER_DEPTH) -> None:
         kind = self.observer.kind_of(value)
-        if kind is TENSOR:
+        if kind == "tensor":
             sink(label, value, offset)
-        elif kind is CONTAINER and depth:
+        elif kind == "container" and depth:
             self._fill(label, value, offset, sink, depth)
 
     def _bind(self, label: str, tensor: Any, offset: int) -> None:
@@ -156,7 +154,7 @@ class FrameNames:
         self.seen[label] = known
 
     def _argument_container(self, name: str, value: Any, offset: int) -> None:
-        if self.observer.kind_of(value) is not CONTAINER:
+        if self.observer.kind_of(value) != "container":
             self._value(name, value, offset, self._argument)  # a type met for the first time
             return
         known, last = self.function.containers.get(name), self.observer.last
@@ -165,10 +163,10 @@ class FrameNames:
         else:
             self._fill(name, value, offset, self._argument)
             # A tuple is made for the call; a list or a dict may be the same again.
-            if type(value) is not tuple and all(self.observer.kind_of(inner) is TENSOR for _, inner in items(value)):
+            if type(value) is not tuple and all(self.observer.kind_of(inner) == "tensor" for _, inner in items(value)):
                 last[name] = self.function.containers[name] = Contents(value)
 
-    def _fill(self, label: str, container: Any, offset: int, sink: Sink, depth: int = DEPTH) -> None:
+    def _fill(self, label: str, container: Any, offset: int, sink: Sink, depth: int = CONTAINER_DEPTH) -> None:
         self._count(label, length(container))
         for key, value in items(container):
             self._value(f"{label}[{key!r}]", value, offset, sink, depth - 1)
@@ -182,15 +180,15 @@ class FrameNames:
         self._count(store.label, length(container))
         if type(key) is int and key < 0 and container_type(container) is not dict:
             key += length(container)
-        self._value(f"{store.label}[{key!r}]", found, store.offset, self._bind, DEPTH - 1)
+        self._value(f"{store.label}[{key!r}]", found, store.offset, self._bind, CONTAINER_DEPTH - 1)
 
     def _appended(self, store: Store, container: list[Any]) -> None:
         now, label = len(container), store.label
         before = self._count(label, now)
-        for index in range(max(before if before < now else now - 1, now - ITEMS, 0), now):
+        for index in range(max(before if before < now else now - 1, now - CONTAINER_ITEMS, 0), now):
             value = container[index]
-            if self.observer.kinds.get(type(value)) is not NEITHER:
-                self._value(f"{label}[{index}]", value, store.offset, self._bind, DEPTH - 1)
+            if self.observer.kinds.get(type(value)) != "neither":
+                self._value(f"{label}[{index}]", value, store.offset, self._bind, CONTAINER_DEPTH - 1)
 
     def _count(self, label: str, now: int) -> int:
         """Note the length of a container, and return the one it had."""
@@ -213,6 +211,6 @@ def visible_tensors(frame: FrameType, is_tensor: Callable[[Any], bool]) -> dict[
         value = scope.get(name, MISSING)
         if value is MISSING:
             value = frame.f_globals.get(name)
-        if observer.kind_of(value) is TENSOR:
+        if observer.kind_of(value) == "tensor":
             found[name] = value
     return found

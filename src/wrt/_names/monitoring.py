@@ -18,7 +18,6 @@ from wrt._names.observer import Observer
 from wrt._names.stores import PROTOCOL, stores_of
 
 _monitoring: Any = getattr(sys, "monitoring", None)
-_NUMBERS = (4, 3, 5, 2, 1, 0)  # 3 and 4 belong to nobody; the others have a usual owner
 
 
 class MonitoringWatch:
@@ -189,4 +188,5 @@ def tool_is_free() -> bool:
 
 
 def free_number() -> int | None:
-    return next((number for number in _NUMBERS if _monitoring.get_tool(number) is None), None)
+    by_use = (4, 3, 5, 2, 1, 0)  # 3 and 4 belong to nobody; the others have a usual owner
+    return next((number for number in by_use if _monitoring.get_tool(number) is None), None)

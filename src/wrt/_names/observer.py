@@ -7,18 +7,17 @@ from collections.abc import Callable
 from itertools import islice
 from operator import call, is_
 from types import CodeType
-from typing import Any, Final, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from wrt._core.bindings import Binding
-from wrt._names.peek import ITEMS, container_type
+from wrt._names.peek import container_type
 from wrt._names.stores import Stores, stores_of
+from wrt._names.thresholds import CONTAINER_ITEMS
 
 Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
 Note: TypeAlias = Callable[[str, Any, CodeType, int], Reference]
 
-NEITHER: Final = 0
-TENSOR: Final = 1
-CONTAINER: Final = 2
+Kind: TypeAlias = Literal["tensor", "container", "neither"]
 
 
 class Observer:
@@ -37,7 +36,7 @@ class Observer:
         self.on_bind = on_bind
         self.note = note
         self.count = 0
-        self.kinds: dict[type, int] = {type(None): NEITHER}
+        self.kinds: dict[type, Kind] = {type(None): "neither"}
         self.last: dict[str, object] = {}
         self.functions: dict[int, Function] = {}  # by the id of the code, which the function keeps alive
 
@@ -47,13 +46,13 @@ class Observer:
             found = self.functions[id(code)] = Function(code)
         return found
 
-    def kind_of(self, value: Any) -> int:
+    def kind_of(self, value: Any) -> Kind:
         kind = self.kinds.get(type(value))
         if kind is None:
             try:
-                kind = TENSOR if self.is_tensor(value) else CONTAINER if container_type(value) else NEITHER
+                kind = "tensor" if self.is_tensor(value) else "container" if container_type(value) else "neither"
             except Exception:  # a lazy proxy may refuse to say what it is
-                kind = NEITHER
+                kind = "neither"
             self.kinds[type(value)] = kind
         return kind
 
@@ -119,8 +118,8 @@ def refer(tensor: Any) -> Reference:
 
 def _values(container: Any) -> list[Any]:
     kind = container_type(container)
-    return list(islice(dict.values(container) if kind is dict else kind.__iter__(container), ITEMS))
+    return list(islice(dict.values(container) if kind is dict else kind.__iter__(container), CONTAINER_ITEMS))
 
 
 def _keys(container: Any) -> list[Any]:
-    return list(islice(dict.keys(container), ITEMS)) if container_type(container) is dict else []
+    return list(islice(dict.keys(container), CONTAINER_ITEMS)) if container_type(container) is dict else []

@@ -10,10 +10,9 @@ from types import FrameType, MemberDescriptorType
 from typing import Any
 
 from wrt._core.where import user_frames
+from wrt._names.thresholds import CONTAINER_ITEMS, NAMED_FRAMES
 
 MISSING: Any = object()
-ITEMS = 64
-"""How far to look into one container."""
 
 
 def container_type(value: Any) -> Any:
@@ -28,8 +27,8 @@ def items(container: Any) -> list[tuple[Any, Any]]:
     """The first keys and values; keys that do not read well in a name are left out."""
     kind = container_type(container)
     if kind is dict:
-        return [(key, value) for key, value in list(islice(dict.items(container), ITEMS)) if is_plain(key)]
-    return list(enumerate(islice(kind.__iter__(container), ITEMS)))
+        return [(key, value) for key, value in list(islice(dict.items(container), CONTAINER_ITEMS)) if is_plain(key)]
+    return list(enumerate(islice(kind.__iter__(container), CONTAINER_ITEMS)))
 
 
 def item(container: Any, key: Any) -> Any:
@@ -91,3 +90,20 @@ def forget_locals(frame: FrameType | None) -> None:
     for found in user_frames(frame):
         if found.f_code.co_flags & CO_OPTIMIZED:
             found.f_locals.clear()
+
+
+def called(thing: Any, otherwise: str) -> str:
+    """The variable that holds this very object in the user's own code, or what to say instead.
+
+    >>> weights = object()
+    >>> called(weights, "x"), called(object(), "x")
+    ('weights', 'x')
+    """
+    if thing is None:
+        return otherwise
+    for frame in islice(user_frames(sys._getframe(1)), NAMED_FRAMES):
+        for names in (frame.f_locals, frame.f_globals):
+            for name, value in names.items():
+                if value is thing and not name.startswith("_"):
+                    return name
+    return otherwise

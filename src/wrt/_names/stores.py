@@ -14,7 +14,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import Any, Literal, TypeAlias
 
-from wrt._core.per_code import PerCode
+from wrt._core.where import PerCode
 from wrt._names.bytecode import Step, steps
 
 Path: TypeAlias = tuple[str, ...]

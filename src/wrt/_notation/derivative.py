@@ -277,7 +277,7 @@ class Derivative(LinearMap):
         if self.order == 1 and self._entries is None:
             return self.ask
         if self.order == 2 and self.rows.shape == () and self._entries is None and not self._transposed:
-            from wrt._operators.second import of_gradient
+            from wrt._operators.vectors import of_gradient
 
             return of_gradient(self._y, self.rows, self._sides)
         raise WrongShape(

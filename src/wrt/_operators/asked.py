@@ -14,16 +14,13 @@ from wrt._operators import estimates, steps
 from wrt._operators.blocks import block_diagonal as blocks_of
 from wrt._operators.blocks import samples_of
 from wrt._operators.gram import Gram
-from wrt._operators.operator import Operator
+from wrt._operators.operator import Operator, all_of_it, operand
 from wrt._operators.spectrum import Spectrum, spectrum
-from wrt._operators.structure import all_of_it, operand
+from wrt._operators.thresholds import SHORT_LINES, SPECTRUM_ROUNDINGS
 from wrt._run import compact
 from wrt._run.linear_map import LinearMap
 from wrt._run.memory import is_small
 from wrt.errors import WrongShape
-
-SPECTRUM_SLACK = 64.0  # residuals of that many roundoffs of the largest value are as small as they get
-SHORT = 96  # lines of a side that are swept as a whole: an iteration would take as many passes
 
 
 def operator(ask: Ask, report: Report, *, transposed: bool) -> Any:
@@ -54,8 +51,8 @@ def block_diagonal(ask: Ask, report: Report, axes: tuple[int, int], *, transpose
 def singular_values(ask: Ask, report: Report, k: int, tolerance: float | None, *, transposed: bool) -> Spectrum:
     """The k largest, with their vectors and bounds."""
     before = report.passes
-    matrix = operand(ask, report, short=max(SHORT, 2 * k))
-    found = spectrum(matrix, k, tolerance or max(1e-6, SPECTRUM_SLACK * _epsilon(ask)), most=max(400, 40 * k))
+    matrix = operand(ask, report, short=max(SHORT_LINES, 2 * k))
+    found = spectrum(matrix, k, tolerance or max(1e-6, SPECTRUM_ROUNDINGS * _epsilon(ask)), most=max(400, 40 * k))
     left, right = (found.right, found.left) if transposed else (found.left, found.right)
     return Spectrum(found.values, found.errors, left, right, found.tolerance, report.passes - before)
 
@@ -116,7 +113,7 @@ def solve(ask: Ask, report: Report, b: Any, wanted: dict[str, Any], *, transpose
 
 def _iterated(ask: Ask, report: Report, right: Any, wanted: dict[str, Any], *, transposed: bool) -> Any:
     """By lsmr; where that would take more passes than all of J, and J fits, from all of J at once."""
-    matrix = operand(ask, report, short=SHORT)
+    matrix = operand(ask, report, short=SHORT_LINES)
     matrix_free = isinstance(matrix, Operator)
     tolerance = wanted["tolerance"] or max(1e-10 if matrix_free else 1e-13, 8 * _epsilon(ask))
     most = wanted["most"] or 10 * max(matrix.shape)

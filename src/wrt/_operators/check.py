@@ -18,16 +18,10 @@ from wrt._core.evidence import Evidence, Numbers
 from wrt._core.graph import Node
 from wrt._core.protocol import random_signs
 from wrt._core.report import Certificate
+from wrt._operators.thresholds import ENGINE_ROUNDINGS, SPREAD_SLACK, STEP_CUBE_ROOTS
 from wrt._run.linear_map import LinearMap
 from wrt._run.prove import weights_of
 from wrt.errors import EngineRefused, NotRecorded
-
-STEP = 3.0  # times the cube root of the precision: where the error of central differences meets roundoff
-DOUBLE, SINGLE = 2.3e-16, 1.2e-7
-LEVELS = 3  # each halves the step
-SLACK = 20.0  # times the spread of the differences themselves
-ENGINE_ROUNDINGS = 4096  # that the engine itself may leave
-SEED = 61
 
 Verdict = Literal["agrees", "disagrees", "cannot tell"]
 
@@ -67,9 +61,9 @@ def check(ask: Ask, certificate: Certificate | None, *, directions: int = 3) -> 
     arrays = ask.y.record.backend.arrays
     u = weights_of(ask.m)
     w = np.asarray(arrays.numpy(linear.pull(arrays.from_numpy(u[None, :], ask.y))), np.float64)[0]
-    step = STEP * precision ** (1 / 3)
+    step = STEP_CUBE_ROOTS * precision ** (1 / 3)
     pairs = []
-    for v in random_signs(directions, ask.n, SEED):
+    for v in random_signs(directions, ask.n, 61):
         seen = _along(moved, u, v, step)
         pairs.append(Pair(float(w @ v), *seen, float(np.abs(w) @ np.abs(v))))
     verdict, words = _verdict(ask, pairs)
@@ -97,7 +91,7 @@ def _verdict(ask: Ask, pairs: list[Pair]) -> tuple[Verdict, str]:
     if any(pair.kink for pair in pairs) or spread > 1e-2:
         return "cannot tell", "the differences do not settle: x stands on a kink or a jump"
     for pair, size in zip(pairs, sizes, strict=True):  # one pair may settle by chance: the widest spread speaks for all
-        if abs(pair.told - pair.seen) > (SLACK * spread + allowed) * size:
+        if abs(pair.told - pair.seen) > (SPREAD_SLACK * spread + allowed) * size:
             return "disagrees", "a backward on the way is wrong; wrt.check(f, x) names the operation"
     return "agrees", ""
 
@@ -109,8 +103,7 @@ def _along(moved: Callable[[Numbers], Numbers], u: Numbers, v: Numbers, step: fl
     """
     here = float(u @ moved(0 * v))
     central, sides = [], []
-    for level in range(LEVELS):
-        small = step / 2**level
+    for small in (step, step / 2, step / 4):  # two slopes without their first error, which tell how far they spread
         ahead, behind = (float(u @ moved(small * v)) - here) / small, (here - float(u @ moved(-small * v))) / small
         central.append((ahead + behind) / 2)
         sides.append(abs(ahead - behind))
@@ -177,8 +170,9 @@ class _Replay:
     @property
     def precision(self) -> float:
         """Results of single precision are numbers of single precision, wherever x stands."""
-        made = self(self.start + 1e-3 * random_signs(1, self.start.size, SEED).reshape(self.start.shape))
-        return SINGLE if np.array_equal(made.astype(np.float32), made) else DOUBLE
+        made = self(self.start + 1e-3 * random_signs(1, self.start.size, 61).reshape(self.start.shape))
+        kind = np.float32 if np.array_equal(made.astype(np.float32), made) else np.float64
+        return float(np.finfo(kind).eps)
 
     def __call__(self, x: Numbers) -> Numbers:
         values = {self.x: x}

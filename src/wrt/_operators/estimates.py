@@ -13,8 +13,6 @@ Numbers = npt.NDArray[Any]
 Pull = Callable[[Numbers], Numbers]
 """(k, m) -> (k, n): u J for each u."""
 
-SEED = 47
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
@@ -41,7 +39,7 @@ class Estimate:
         return f"Estimate  {self.value:.6g} ± {self.error:.2g} {told}"
 
 
-def trace(pull: Pull, n: int, passes: int, *, seed: int = SEED) -> Estimate:
+def trace(pull: Pull, n: int, passes: int, *, seed: int = 47) -> Estimate:
     """Hutch++: a third of the passes finds where J is large, a third sums that part exactly, the rest is sampled."""
     generator = np.random.default_rng(seed)
     third = min(passes // 3, n)
@@ -64,7 +62,7 @@ def _hutchinson_trace(pull: Pull, n: int, count: int, generator: np.random.Gener
     return Estimate(_number(sampled.mean()), _error(sampled), count, "Hutchinson")
 
 
-def diagonal(pull: Pull, n: int, passes: int, *, seed: int = SEED, most: int = 64) -> Estimate:
+def diagonal(pull: Pull, n: int, passes: int, *, seed: int = 47, most: int = 64) -> Estimate:
     """The mean of g * (g J) over random signs g: what is off the diagonal cancels, and its size is the error."""
     generator = np.random.default_rng(seed)
     passes = max(passes, 2)

@@ -18,7 +18,7 @@ from wrt._core.protocol import Array, CannotSweep
 from wrt._core.report import Certificate, Report
 from wrt._operators.vectors import columns_of
 from wrt._run.compact import form_of, row_blocks
-from wrt._run.forms import Dense, Factored, Sparse
+from wrt._run.forms import Dense, Factored, Form, Sparse
 from wrt._run.linear_map import LinearMap
 from wrt._run.memory import fits, lines_per_call, refuse_bytes
 
@@ -105,9 +105,13 @@ class Gram:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.asarray(self.numpy(), dtype=dtype)
 
-    def _computed(self) -> Array:
+    def _form(self) -> Form | None:
+        """All of J where it is known or fits; None where it has to be swept some lines at a time."""
         lines = self._known()
-        form = form_of(self._ask, self.report) if lines is None else Dense(self._ask, lines)
+        return form_of(self._ask, self.report) if lines is None else Dense(self._ask, lines)
+
+    def _computed(self) -> Array:
+        form = self._form()
         if isinstance(form, Sparse):
             return self._arrays.from_numpy(_product(form.matrix, self._over).toarray(), self._ask.x.values[0])
         if isinstance(form, Factored):
@@ -204,8 +208,7 @@ class Gram:
         if self._value is not None:
             flat = arrays.reshape(self._value, (-1,))
             return arrays.reshape(arrays.take(flat, np.arange(self.size) * (self.size + 1), 0), self._side)
-        lines = self._known()
-        form = form_of(self._ask, self.report) if lines is None else Dense(self._ask, lines)
+        form = self._form()
         axis = 0 if self._over == "x" else 1
         if isinstance(form, Sparse):
             lengths = np.asarray((abs(form.matrix) ** 2).sum(axis=axis)).reshape(-1)

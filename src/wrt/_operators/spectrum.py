@@ -13,14 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._operators.thresholds import ENGINE_ROUNDINGS, SPACE_BLOCKS, SPARE_VECTORS
 from wrt._operators.vectors import refuse_not_finite
 
 Numbers = npt.NDArray[Any]
-
-SPARE = 6  # vectors beyond k in a block: what converges is what the block can hold apart
-MOST_BLOCKS = 12  # of a space before it is gathered into its best vectors
-ROUNDOFF = 1e-12
-SEED = 31
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +64,9 @@ def spectrum(matrix: Any, k: int, tolerance: float, most: int) -> Spectrum:
         return Spectrum(none, none, np.zeros((m, 0)), np.zeros((n, 0)), tolerance, 0)
     if isinstance(matrix, np.ndarray):
         return _of_whole(matrix, k, tolerance)
-    width = min(k + SPARE, m, n)
+    width = min(k + SPARE_VECTORS, m, n)
     space = _Space(matrix, width)
-    block = np.random.default_rng(SEED).standard_normal((n, width)).astype(space.dtype)
+    block = np.random.default_rng(31).standard_normal((n, width)).astype(space.dtype)
     while True:
         fresh = space.independent(block)
         if fresh.shape[1]:
@@ -79,7 +75,7 @@ def spectrum(matrix: Any, k: int, tolerance: float, most: int) -> Spectrum:
         done = not fresh.shape[1] or space.size >= min(m, n)
         if done or found.converged(tolerance) or space.products + width > most:
             return found.told(space, tolerance)
-        if space.size + width > MOST_BLOCKS * width:
+        if space.size + width > SPACE_BLOCKS * width:
             space.gather(2 * width)
         block = found.next_block(width)
 
@@ -114,7 +110,7 @@ class _Space:
         block = block - self.basis @ (self.basis.conj().T @ block)
         q, r, _ = qr(block, mode="economic", pivoting=True)
         sizes = np.abs(np.diag(r))
-        q = q[:, sizes > ROUNDOFF * max(sizes.max(initial=0.0), self.scale)]
+        q = q[:, sizes > ENGINE_ROUNDINGS * np.finfo(np.float64).eps * max(sizes.max(initial=0.0), self.scale)]
         q = q - self.basis @ (self.basis.conj().T @ q)  # what was small before is not quite orthogonal now
         return np.asarray(np.linalg.qr(q)[0])
 

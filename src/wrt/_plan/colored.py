@@ -17,10 +17,8 @@ from wrt._core.index import Positions
 from wrt._core.pattern import Compression, compress
 from wrt._core.plan import Lines
 from wrt._core.protocol import Engine
-from wrt._plan.patterns.coloring import color_rows
-from wrt._plan.patterns.compose import compose
+from wrt._plan.patterns.irregular import Sieve, color_rows, compose, enough, moduli
 from wrt._plan.patterns.samples import Samples
-from wrt._plan.patterns.sieve import Sieve, enough, moduli
 from wrt._plan.thresholds import COLORED_LINES, SPARSE_SHARE
 
 GAIN = 0.5  # of the direct passes that colors may take

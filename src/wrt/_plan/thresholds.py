@@ -20,3 +20,27 @@ STRETCH_SHARE = 0.15
 """Of the work of a pass that a stretch of its own must have."""
 FEW_NUMBERS_DEVICE = 2**22
 """In all rows together, that a device sweeps while the next operation is still being started."""
+
+# Patterns.
+GOOD_RATIO = 1.5
+"""Entries of a guess for each sampled nonzero: so few, and no other view of the axes is looked for;"""
+TIGHT_RATIO = 2.7
+"""so few, and another view is hardly better;"""
+CLOSE_RATIO = 4.0
+"""so few, where every long axis is followed, and joint offsets (see `lattice`) will thin it out."""
+SPLITS_PER_AXIS = 24
+"""Ways to write the length of an axis as a product."""
+LATTICE_CLASSES = 16
+"""Kinds of rows,"""
+LATTICE_OFFSETS = 96
+"""entries of all their rows together,"""
+LATTICE_WEIGHTS = 4096
+"""and weights of a hash that are tried."""
+FAR_FEWER_SHARE = 0.5
+"""Of the passes by rows that a row has entries: columns are looked at too."""
+CLASSES_PER_ENTRY = 3
+"""Of a column, where rows are summed in classes: fewer tell less, more take more passes."""
+COMPOSED_SHARE = 0.25
+"""Of all entries beyond which nobody gains anything from a pattern."""
+CONFLICT_PAIRS = 2**25
+"""Of lines that meet; beyond this, listing them takes longer than it can save."""

@@ -13,7 +13,7 @@ import numpy as np
 from wrt._core.index import Positions
 from wrt._core.plan import Way
 from wrt._core.protocol import Array, CannotSweep, Marks
-from wrt._plan.patterns.compose import compose
+from wrt._plan.patterns.irregular import compose
 from wrt._run.sweep import Sweeper
 from wrt._run.thresholds import REPAIRED_LINES
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wrt import _pictures
+from wrt._core.protocol import random_signs
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._study.tensors import (
@@ -147,8 +148,7 @@ def _chain(run: Trace, y: Handle) -> list[Handle]:
 
 def _seen(later: Handle, earlier: Handle, start: Numbers, axes: tuple[int, ...]) -> Numbers:
     """Positions of the earlier value that some of the chosen positions of the later one depend on."""
-    random = np.random.default_rng(0)
-    weights = np.where(start, random.choice([-1.0, 1.0], start.shape) * random.uniform(0.5, 1.5, start.shape), 0.0)
+    weights = np.where(start, random_signs(1, start.size, seed=0).reshape(start.shape), 0.0)
     g = np.abs(numbers(weights @ (d(later) / d(earlier))).astype(np.float64))
     others = tuple(k for k in range(g.ndim) if k not in axes)
     top = g.max(axis=others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt import _backends
+from wrt._core.graph import downstream, upstream
 from wrt._core.value import Value
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle, Trace
@@ -68,23 +68,14 @@ def named(answers: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix or "x", answers
 
 
-def kept(*objects: Any) -> AbstractContextManager[None]:
-    """Run models inside: running statistics and random states are afterwards what they were before."""
-    keepers = _keepers(tuple([package in sys.modules for package in _backends.FRAMEWORKS.values()]))
-    return keepers[0](objects) if len(keepers) == 1 else _all(keepers, objects)
-
-
-@cache
-def _keepers(loaded: tuple[bool, ...]) -> list[Callable[[tuple[Any, ...]], AbstractContextManager[None]]]:
-    """Those of the frameworks that the program uses; a small model runs no longer than it takes to look for them."""
-    return [keeper for one in _backends.loaded() if (keeper := _keeper(one.name)) is not None]
-
-
 @contextmanager
-def _all(keepers: list[Any], objects: tuple[Any, ...]) -> Iterator[None]:
+def kept(*objects: Any) -> Iterator[None]:
+    """Run models inside: running statistics and random states are afterwards what they were before."""
     with ExitStack() as stack:
-        for keeper in keepers:
-            stack.enter_context(keeper(objects))
+        for one in _backends.loaded():
+            keeper = _keeper(one.name)
+            if keeper is not None:
+                stack.enter_context(keeper(objects))
         yield
 
 
@@ -122,15 +113,7 @@ def narrow_places(run: Trace, x: set[int], y: set[int]) -> list[int]:
     After each operation, count the tensors that come from x and are still read on the way to y: one alone is narrow.
     """
     graph = run.graph
-    reached = set(x)
-    for node in graph:
-        if reached.intersection(node.inputs):
-            reached.update(node.outputs)
-    needed = set(y)
-    for node in reversed(graph.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
-    on_the_way = reached & needed
+    on_the_way = downstream(graph, *x) & upstream(graph, *y)
     last_read = dict.fromkeys(on_the_way & y, len(graph))
     for node in graph:
         if on_the_way.intersection(node.outputs):
@@ -168,7 +151,7 @@ def again(handle: Handle, run: Trace) -> Handle:
     value, elements = handle.__wrt_differential__()
     recording = handle._recording
     for then, now in ((recording.output, run.output), (recording.inputs, run.inputs)):
-        for before, after in zip(_leaves(then), _leaves(now)):
+        for (_, before), (_, after) in zip(named(then), named(now)):
             if isinstance(before, Value) and recording.same(before, value):
                 return _with(after, elements)
     if not value.name:
@@ -184,17 +167,9 @@ def _with(handle: Handle, elements: Any) -> Handle:
     return Handle(handle._recording, handle._value, elements)
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, (Mapping, list, tuple)):
-        for one in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from _leaves(one)
-    else:
-        yield tree
-
-
 def _handle(found: Any) -> Handle:
     """One handle: of a container, the first that has one."""
-    for leaf in _leaves(found):
+    for _, leaf in named(found):
         if isinstance(leaf, Handle):
             return leaf
     raise NotATensor("the run gave no tensor", f"it gave a {type(found).__name__}", "name a value: t['h'][0]")

@@ -20,7 +20,7 @@ import wrt
 from wrt import d
 from wrt._testing.verdict import Undecided
 from wrt.errors import GradientCut, NoPath, WrtError
-from wrt.extend import handle_of, is_float, kept, numbers, tensor_like, tensors_of
+from wrt.extend import handle_of, is_float, kept, named, numbers, tensor_like, tensors_of
 
 Numbers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -50,7 +50,8 @@ class Subject:
                 "the tests follow one tensor through the model",
                 "wrap the model: lambda x: model({'x': x}), and give x",
             )
-        outputs = [one for one in _handles(trace.output if self.output is None else self.output(trace.output)) if is_float(one)]
+        given_back = trace.output if self.output is None else self.output(trace.output)
+        outputs = [one for _, one in named(given_back) if isinstance(one, wrt.Handle) and is_float(one)]
         y = next((one for one in outputs if fits(one, given)), None)
         if y is None:
             shapes = ", ".join(str(one.shape) for one in outputs) or "none of floating point"
@@ -74,15 +75,6 @@ class Run:
     @property
     def embedded(self) -> bool:
         return self.x is not self.given
-
-
-def _handles(tree: Any) -> Iterator[wrt.Handle]:
-    """Every handle in a container, in order."""
-    if isinstance(tree, wrt.Handle):
-        yield tree
-    elif isinstance(tree, (Mapping, list, tuple)):
-        for one in tree.values() if isinstance(tree, Mapping) else tree:
-            yield from _handles(one)
 
 
 def _embedding(trace: wrt.Trace, ids: wrt.Handle) -> wrt.Handle:

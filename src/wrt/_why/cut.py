@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wrt._core.dataflow import done_by
 from wrt._core.finding import Finding
-from wrt._core.graph import Graph, Node
+from wrt._core.graph import Graph, Node, done_by
 from wrt._why.causes import by_operation, key, ops
 from wrt._why.paths import CASTS, SHAPE_ONLY, Stop, follow, upstream
 from wrt._why.question import Question

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from wrt._plan.patterns.grid import _owners
-from wrt._plan.patterns.links import Link
+from wrt._plan.patterns.structure import Link, _owners
 
 
 @pytest.mark.parametrize("wrap", [False, True])

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wrt._core.pattern import compress
-from wrt._plan.patterns.guess import compression, guess
+from wrt._plan.patterns.guess import compression, guess, splits
 from wrt._plan.patterns.lattice import Lattice
 from wrt._plan.patterns.samples import Samples, spread_rows
-from wrt._plan.patterns.splits import splits
 
 
 def guessed(pattern, y, x):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wrt._plan.patterns.links import Link, column_period, follow, period, shifted
 from wrt._plan.patterns.samples import spread_rows
-from wrt._plan.patterns.touched import touched as pairs
+from wrt._plan.patterns.structure import Link, column_period, follow, period, shifted
+from wrt._plan.patterns.structure import touched as pairs
 
 
 def touched(index, length, offsets, up=1, down=1, wrap=False):

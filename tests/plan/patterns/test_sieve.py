@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from wrt._plan.patterns.sieve import Sieve, enough, moduli
+from wrt._plan.patterns.irregular import Sieve, enough, moduli
 
 
 def random_pattern(m, n, entries, seed=0):

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from wrt._plan.patterns.links import Link
-from wrt._plan.patterns.touched import touched
+from wrt._plan.patterns.structure import Link, touched
 
 TABLES = st.tuples(st.integers(1, 5), st.integers(1, 9)).flatmap(lambda shape: arrays(bool, shape))
 

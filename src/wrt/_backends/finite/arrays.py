@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core import room
 from wrt._core.index import Positions, Shape
+from wrt._core.numbers import larger, weighted_columns
 from wrt._core.protocol import Marks
 from wrt._core.value import Value
 
@@ -105,16 +107,10 @@ class NumpyArrays:
         return float(array.max()) if array.size else 0.0
 
     def weighted_columns(self, weights: Array, array: Array, norms: Array | None = None) -> tuple[Array, Array]:
-        wide = array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-        with np.errstate(all="ignore"):
-            return weights @ wide, np.linalg.norm(wide, axis=0) if norms is None else norms
+        return weighted_columns(weights, array, norms)
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
-        if not rounding:
-            return np.asarray(array != 0)
-        sizes = np.abs(array)
-        largest = np.max(sizes, axis=-1, keepdims=True, initial=0.0, where=np.isfinite(sizes))
-        return np.asarray(~(sizes <= rounding * largest))
+        return np.asarray(larger(array, rounding))
 
     def all_finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())
@@ -157,9 +153,7 @@ class NumpyArrays:
         return False
 
     def free_memory(self, value: Value) -> int:
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class NumpySheet:

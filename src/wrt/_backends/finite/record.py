@@ -13,10 +13,9 @@ import numpy.typing as npt
 from wrt._backends.finite.engine import FiniteEngine
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.evidence import Evidence
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
-from wrt._core.local_maps import LocalMaps
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Capability, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value

@@ -18,15 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._backends.jax import compat
+from wrt._backends.jax.thresholds import SMALL_NUMBERS
+from wrt._core import room
 from wrt._core.index import Positions, Shape
+from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
 from wrt._core.protocol import Marks, Numbers, Sheet
 from wrt._core.value import Value
 
 Array = Any
-PIECE = 2**22  # numbers that a proof looks at in double precision at once
-SMALL = 2**14  # numbers that a compiled program gives another shape sooner than they are handed to NumPy and back
-ALIGNED = 64  # bytes: NumPy's memory that begins at a multiple becomes an array of JAX without a copy
-TF32, BFLOAT16 = 2.0**-11, 2.0**-8  # roundings of matrix products of float32 on an accelerator
 FULL_PRODUCTS = frozenset({"highest", "float32", "F32_F32_F32", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9"})
 """Settings of `jax_default_matmul_precision` with which nothing is rounded before it is multiplied."""
 
@@ -108,14 +107,6 @@ def sent(numbers: npt.NDArray[Any]) -> Array:
         return jax.device_put(np.asarray(numbers, order="C"), may_alias=True)
 
 
-def blank(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
-    """Zeros that can be sent without a copy."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    whole = np.zeros(size + ALIGNED, np.uint8)
-    start = -whole.ctypes.data % ALIGNED
-    return whole[start : start + size].view(dtype).reshape(shape)
-
-
 # ---------------------------------------------------------------- compiled, one program each
 
 _reshape = jax.jit(jnp.reshape, static_argnums=1)
@@ -155,13 +146,7 @@ def _weighted(weights: Array, array: Array) -> tuple[Array, Array]:
     return jnp.matmul(weights, wide, precision=jax.lax.Precision.HIGHEST), norms
 
 
-def _larger(array: Any, rounding: Any, numpy: Any) -> Any:
-    size = numpy.abs(array)
-    largest = numpy.max(numpy.where(numpy.isfinite(size), size, 0), axis=-1, keepdims=True, initial=0)
-    return ~(size <= rounding * largest)  # a NaN is not smaller
-
-
-_nonzero = jax.jit(lambda array, rounding: _larger(array, rounding, jnp))
+_nonzero = jax.jit(partial(larger, numpy=jnp))
 
 
 @cache
@@ -188,7 +173,7 @@ class JaxArrays:
     # ---------------------------------------------------------------- making
 
     def zeros(self, shape: Shape, like: Value) -> Array:
-        return sent(blank(shape, like.dtype)) if on_cpu() else jnp.zeros(shape, like.dtype)
+        return sent(aligned_zeros(shape, like.dtype)) if on_cpu() else jnp.zeros(shape, like.dtype)
 
     def one_hot(self, value: Value, positions: Positions) -> Array:
         return OneHot(np.asarray(positions), value.shape, np.dtype(value.dtype))
@@ -206,7 +191,7 @@ class JaxArrays:
         given, at = seen(weights), np.asarray(positions)
         if given is None or len(np.unique(at)) < len(at):  # a sum is computed by JAX
             return _spread(width, dtype, at, weights)
-        whole = blank((len(given), width), dtype)
+        whole = aligned_zeros((len(given), width), dtype)
         whole[:, at] = given
         return sent(whole)
 
@@ -230,7 +215,7 @@ class JaxArrays:
         same = len(shape) == array.ndim and all(n in (-1, had) for n, had in zip(shape, array.shape, strict=True))
         if same and not isinstance(array, np.ndarray):
             return array
-        numbers = seen(array) if isinstance(array, np.ndarray) or array.size > SMALL else None
+        numbers = seen(array) if isinstance(array, np.ndarray) or array.size > SMALL_NUMBERS else None
         return _reshape(array, tuple(shape)) if numbers is None else sent(numbers.reshape(shape))
 
     def transpose(self, array: Array) -> Array:
@@ -254,7 +239,7 @@ class JaxArrays:
         numbers, dtype = seen(values), np.dtype(like.dtype)
         if numbers is None:
             return _scatter(tuple(shape), dtype, np.asarray(positions), values)
-        whole = blank(shape, dtype)
+        whole = aligned_zeros(shape, dtype)
         whole.reshape(-1)[positions] = numbers
         return sent(whole)
 
@@ -264,7 +249,7 @@ class JaxArrays:
             axes = [step * np.arange(length) for step, length in zip(strides, values.shape, strict=True)]
             places = start + sum(np.meshgrid(*axes, indexing="ij")) if axes else np.asarray(start)
             return _scatter(tuple(shape), dtype, places, values)
-        whole = blank(shape, dtype)
+        whole = aligned_zeros(shape, dtype)
         steps = tuple(step * dtype.itemsize for step in strides)
         np.lib.stride_tricks.as_strided(whole.reshape(-1)[start:], numbers.shape, steps)[...] = numbers
         return sent(whole)
@@ -273,7 +258,7 @@ class JaxArrays:
         both = all_seen((target, source))
         if both is None:
             return jnp.asarray(target).at[at].set(native(source))
-        whole = blank(both[0].shape, both[0].dtype)
+        whole = aligned_zeros(both[0].shape, both[0].dtype)
         whole[...] = both[0]
         whole[at] = both[1]
         return sent(whole)
@@ -330,25 +315,14 @@ class JaxArrays:
             with compat.width(True):
                 sums, found = _weighted(np.asarray(weights), array)
             return np.asarray(sums), np.asarray(found)
-        m, n = numbers.shape
-        wide = np.result_type(np.complex128 if numbers.dtype.kind == "c" else np.float64, weights.dtype)
-        sums, squares = np.zeros(n, wide), np.zeros(n)
-        rows = max(1, PIECE // max(1, n))
-        with np.errstate(all="ignore"):
-            for start in range(0, m, rows):
-                piece = numbers[start : start + rows].astype(np.complex128 if numbers.dtype.kind == "c" else np.float64)
-                sums += weights[start : start + rows] @ piece
-                if norms is None:
-                    squares += np.einsum("ij,ij->j", piece, piece.conj()).real
-        return sums, np.sqrt(squares) if norms is None else norms
+        return weighted_columns(weights, numbers, norms)
 
     def nonzero(self, array: Array, rounding: float) -> Marks:
         numbers = seen(array)
         if numbers is None:
             return np.asarray(_nonzero(array, rounding))
         half = numbers.dtype.kind == "V" or numbers.dtype == np.float16
-        with np.errstate(all="ignore"):
-            return np.asarray(_larger(numbers.astype(np.float32) if half else numbers, rounding, np))
+        return larger(numbers.astype(np.float32) if half else numbers, rounding)
 
     def all_finite(self, array: Array) -> bool:
         numbers = seen(array)
@@ -382,9 +356,7 @@ class JaxArrays:
         known = device.memory_stats() if device.platform != "cpu" else None
         if known and "bytes_limit" in known:
             return int(known["bytes_limit"] - known.get("bytes_in_use", 0))
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class JaxSheet:
@@ -415,5 +387,5 @@ def _rounding_of_products(setting: str | None) -> float:
     if setting in FULL_PRODUCTS:
         return 0.0
     if jax.default_backend() == "tpu" or (setting or "").startswith("BF16_BF16_F32"):
-        return BFLOAT16
-    return TF32 if compat.has_tf32() else 0.0
+        return float(jnp.finfo(jnp.bfloat16).eps) / 2
+    return TF32_ROUNDING if compat.has_tf32() else 0.0

@@ -19,6 +19,8 @@ from wrt._backends.jax import compat, reach
 from wrt._backends.jax.arrays import OneHot, native, on_cpu, written_out
 from wrt._backends.jax.program import between
 from wrt._backends.jax.segment import Segment, Template
+from wrt._backends.jax.thresholds import COLUMNS_PER_CALL, KEPT_PROGRAMS, PUSH_COST_IN_PULLS, TRANSPOSED_COST_IN_PULLS
+from wrt._core.finding import first_line
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
 from wrt._core.value import Value
@@ -34,10 +36,6 @@ VMAP = "vmap"
 ONE_BY_ONE = "one by one"
 COLUMNS = "forward mode, column by column"
 TRANSPOSED = "transposed pull"
-COLUMNS_PER_CALL = 128
-LOOP_PUSH_COST = 0.8  # next to a pull, on a device: a pull runs a loop twice, forward, keeping every step, and back
-TRANSPOSED_PUSH_COST = 2.0  # a pull, transposed: no rule that moves forward is known
-TEMPLATES = 512  # whose programs are kept
 
 
 class JaxEngine:
@@ -60,8 +58,8 @@ class JaxEngine:
         self.programs = programs(self.segment.template)
         self.can_pull = not any(holds(op.name, op.params, compat.OPEN_LOOPS) for op in self.ops)
         self._backward_only = any(holds(op.name, op.params, compat.BACKWARD_ONLY) for op in self.ops)
-        looped = LOOP_PUSH_COST if not on_cpu() and any(op.name == "scan" for op in self.ops) else 1.0
-        self.push_cost = TRANSPOSED_PUSH_COST if self._backward_only else looped
+        looped = PUSH_COST_IN_PULLS if not on_cpu() and any(op.name == "scan" for op in self.ops) else 1.0
+        self.push_cost = TRANSPOSED_COST_IN_PULLS if self._backward_only else looped
         self._leaves_of = leaves
 
     @cached_property
@@ -296,7 +294,7 @@ class Programs:
         return found
 
 
-@lru_cache(maxsize=TEMPLATES)
+@lru_cache(maxsize=KEPT_PROGRAMS)
 def programs(template: Template) -> Programs:
     return Programs(template)
 
@@ -349,8 +347,3 @@ def in_our_words() -> Iterator[None]:
             first_line(error),
             "the original error is chained below; ask around the operation it names, from its output or to its input",
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    words = str(error).strip().splitlines()
-    return words[0][:200] if words else type(error).__name__

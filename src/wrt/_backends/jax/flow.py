@@ -9,11 +9,11 @@ from typing import Any
 from wrt._backends.jax import compat
 from wrt._backends.jax.arrays import on_cpu
 from wrt._backends.jax.program import Op, Var
+from wrt._backends.jax.thresholds import PUSH_COST_IN_PULLS
 from wrt._core.flow import Flow, leads_unmixed
+from wrt._core.thresholds import NEAR_OPERATIONS
 from wrt._core.value import Value
 
-PUSH_COST = 0.75  # next to a pull: what moves numbers forward is read in place, backward it is padded and added up
-NEAR = 24  # operations before y among which the widest array is looked for
 SUMS = frozenset({"add", "add_any"})
 
 
@@ -44,7 +44,7 @@ def flow(y: Var, xs: Sequence[Var], ops: Sequence[Op], value_of: Callable[[Var],
         [elements for _, elements in work],
         inner,
         not leads_unmixed(made_from, mixing, set(inner)),
-        PUSH_COST,
+        PUSH_COST_IN_PULLS,
         lambda tensor: value_of(order[tensor]) if order[tensor].aval.dtype == y.aval.dtype else None,
         mixing=mixing,
         accelerated=not on_cpu(),
@@ -57,7 +57,7 @@ def widest(y: Var) -> int:
     found, waiting, seen = math.prod(y.aval.shape), [y], {y}
     for var in waiting:  # grows while it is walked
         found = max(found, math.prod(var.aval.shape))
-        for source in () if var.op is None or len(waiting) > NEAR else var.op.inputs:
+        for source in () if var.op is None or len(waiting) > NEAR_OPERATIONS else var.op.inputs:
             if source.differentiable and source not in seen:
                 seen.add(source)
                 waiting.append(source)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wrt._backends.jax.program import Op, Var
-from wrt._backends.jax.writes import is_update, region, region_words
+from wrt._backends.jax.writes import is_update, region
 from wrt._core.graph import Gradient, Graph, Node, Tensor, Write
+from wrt._core.index import region_words
 
 if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.alike import Alike, comparable
-from wrt._backends.jax.program import Op, Var, between
+from wrt._backends.jax.program import Alike, Op, Var, between, comparable
+from wrt._backends.jax.thresholds import NAMED_ITERATIONS, OPENED_ITERATIONS
 from wrt._core.value import Value
 
 if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
 
 Env = dict[Any, Var]
-MOST = 20_000  # names given to the iterations of one loop
-SHORT = 64  # iterations that an examination takes apart
 
 
 @dataclass(slots=True)
@@ -209,7 +207,7 @@ class Loops:
 
     def _name_iterations(self, op: Op) -> None:
         inner = self.record.naming.inside(op.params["jaxpr"].jaxpr)
-        if not inner or len(inner) * op.params["length"] > MOST:
+        if not inner or len(inner) * op.params["length"] > NAMED_ITERATIONS:
             return
         loop, arrays = Loop.of(op), _Iterations(op)
         for k in range(op.params["length"]):
@@ -249,7 +247,7 @@ class Loops:
         """
         program = self.record.program
         before = list(program.ops)
-        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= SHORT]
+        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= OPENED_ITERATIONS]
         try:
             for op in short:
                 loop = Loop.of(op)

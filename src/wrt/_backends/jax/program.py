@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+import weakref
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 import jax
 import numpy as np
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.alike import Alike, comparable
-from wrt._backends.jax.dependence import NONE, through
+from wrt._backends.jax.thresholds import KEPT_PROGRAMS
 from wrt._core.where import Where, place, user_files
-
-PROGRAMS = 256  # of whole numbers that are kept
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -201,7 +200,7 @@ class Step:
         arrays.update(zip(self.outputs, found, strict=True))
 
 
-@lru_cache(maxsize=PROGRAMS)
+@lru_cache(maxsize=KEPT_PROGRAMS)
 def _compiled(steps: tuple[Step, ...], given: tuple[int, ...], made: tuple[int, ...]) -> Any:
     def program(arrays: Sequence[Any]) -> list[Any]:
         known = dict(zip(given, arrays, strict=True))
@@ -250,3 +249,211 @@ def place_of(source: Any) -> Where | None:
         if user_files[code.co_filename]:
             return place(code, offset)
     return None
+
+
+# ---------------------------------------------------------------- which parameters mean the same
+#
+# Those of a second recording of the same code are other objects: JAX reads the body of a loop anew where it is a lambda, and
+# wraps a rule of the user's own anew at every call. Jaxprs are compared operation by operation, wrappers by what they wrap; a
+# function of the user's own is equal to itself alone.
+
+
+class Structure:
+    """Parts that are compared; their hash is known."""
+
+    __slots__ = ("__weakref__", "_hash", "_parts")
+
+    def __init__(self, parts: Hashable) -> None:
+        self._parts, self._hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Structure) and self._hash == other._hash and self._parts == other._parts
+
+
+class Alike:
+    """A parameter, equal to others of the same structure."""
+
+    __slots__ = ("structure", "thing")
+
+    def __init__(self, thing: Any, structure: Hashable) -> None:
+        self.thing, self.structure = thing, structure
+
+    def __hash__(self) -> int:
+        return hash(self.structure)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike) and self.structure == other.structure
+
+
+class Only:
+    """A thing that is equal to itself alone."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Only) and self.thing is other.thing
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, Structure] = weakref.WeakKeyDictionary()
+
+
+def comparable(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Parameters of an operation as something that can be looked up."""
+    return tuple((name, given if type(given) in _PLAIN else Alike(given, _structure(given))) for name, given in params.items())
+
+
+_PLAIN = frozenset({bool, int, float, str, type(None)})
+
+
+def _structure(thing: Any) -> Hashable:
+    if isinstance(thing, (tuple, list)):
+        return type(thing).__name__, tuple(map(_structure, thing))
+    if isinstance(thing, dict):
+        return "dict", tuple((name, _structure(one)) for name, one in thing.items())
+    if isinstance(thing, compat.ClosedJaxpr):
+        return "closed", _of_jaxpr(thing.jaxpr), tuple(map(Only, thing.consts))
+    if isinstance(thing, compat.Jaxpr):
+        return _of_jaxpr(thing)
+    if isinstance(thing, compat.WrappedFun):
+        return "wrapped", _structure(thing.f), tuple((how, _structure(given)) for how, given in thing.transforms), thing.in_type
+    if isinstance(thing, compat.BOOKKEEPING) or type(thing) is object:
+        return str(type(thing))
+    if isinstance(thing, FunctionType) and thing.__module__.startswith("jax.") and thing.__closure__:
+        return "wrapper", thing.__code__, _held(thing)
+    try:
+        hash(thing)
+    except TypeError:
+        return Only(thing)
+    return Only(thing) if callable(thing) else thing
+
+
+def _held(wrapper: FunctionType) -> Hashable:
+    """What a wrapper of JAX's own closes over; of one that remembers its results, not these."""
+    held = [cell.cell_contents for cell in wrapper.__closure__ or ()]
+    if wrapper.__qualname__ == compat.REMEMBERS:
+        held = [one for one in held if not isinstance(one, dict)]
+    return tuple(map(_structure, held))
+
+
+def _of_jaxpr(jaxpr: Any) -> Structure:
+    found = _KNOWN.get(jaxpr)
+    if found is None:
+        found = _KNOWN[jaxpr] = Structure(_parts(jaxpr))
+    return found
+
+
+def _parts(jaxpr: Any) -> Hashable:
+    numbers: dict[Any, int] = {}
+
+    def read(atom: Any) -> Hashable:
+        if isinstance(atom, compat.Literal):
+            return atom.aval, np.asarray(atom.val).tobytes()
+        return numbers.setdefault(atom, len(numbers))
+
+    given = tuple((read(v), v.aval) for v in (*jaxpr.constvars, *jaxpr.invars))
+    steps = tuple(
+        (
+            eqn.primitive,
+            comparable(eqn.params),
+            eqn.ctx,
+            tuple(map(read, eqn.invars)),
+            tuple((read(v), v.aval) for v in eqn.outvars),
+        )
+        for eqn in jaxpr.eqns
+    )
+    return len(jaxpr.constvars), given, steps, tuple(map(read, jaxpr.outvars)), frozenset(map(str, jaxpr.effects))
+
+
+# ---------------------------------------------------------------- what reaches what inside loops, branches and calls
+#
+# With the value, or with the gradient, which a cut stops. A scan is one operation of the run, but not all that goes in reaches
+# all that comes out: labels travel through its body until nothing changes.
+
+Labels = frozenset[int]
+NONE: Labels = frozenset()
+
+
+def through(name: str, params: dict[str, Any], given: Sequence[Labels], made: Sequence[Any], *, gradient: bool) -> list[Labels]:
+    """The labels of each output of one operation; `made` are its outputs, as far as their avals go."""
+    if gradient and name == "stop_gradient":
+        return [NONE] * len(made)
+    if name == "scan":
+        found = _scan(params, given, gradient)
+    elif name == "while":
+        found = _while(params, given, gradient)
+    elif name == "cond":
+        branches = [_jaxpr(branch, given[1:], gradient) for branch in params["branches"]]
+        chosen = NONE if gradient else given[0]
+        found = [chosen.union(*each) for each in zip(*branches, strict=True)]
+    elif name in compat.INLINED:
+        jaxpr, _ = compat.sub_jaxpr(params)
+        found = _body(jaxpr, given, gradient)
+    else:
+        found = [NONE.union(*given)] * len(made)
+    return [NONE if gradient and not _smooth(out) else labels for out, labels in zip(made, found, strict=True)]
+
+
+def _jaxpr(closed: Any, given: Sequence[Labels], gradient: bool) -> list[Labels]:
+    return _body(closed.jaxpr, given, gradient)
+
+
+def _body(jaxpr: Any, given: Sequence[Labels], gradient: bool) -> list[Labels]:
+    env: dict[Any, Labels] = {}
+    for var, labels in zip(jaxpr.invars, given, strict=True):
+        env[var] = NONE if gradient and not _smooth(var) else labels
+
+    def read(atom: Any) -> Labels:
+        return NONE if isinstance(atom, compat.Literal) else env.get(atom, NONE)
+
+    for eqn in jaxpr.eqns:
+        found = through(eqn.primitive.name, eqn.params, [read(a) for a in eqn.invars], eqn.outvars, gradient=gradient)
+        env.update(zip(eqn.outvars, found, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _scan(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
+    first, many = compat.scan_counts(params)
+    carry = list(given[first : first + many])
+    while True:
+        found = _jaxpr(params["jaxpr"], [*given[:first], *carry, *given[first + many :]], gradient)
+        again = [old | new for old, new in zip(carry, found[:many], strict=True)]
+        if again == carry:
+            return [*carry, *found[many:]]
+        carry = again
+
+
+def _while(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
+    tests, consts = params["cond_nconsts"], params["body_nconsts"]
+    carry = list(given[tests + consts :])
+    while True:
+        decides = NONE if gradient else _jaxpr(params["cond_jaxpr"], [*given[:tests], *carry], gradient)[0]
+        found = _jaxpr(params["body_jaxpr"], [*given[tests : tests + consts], *carry], gradient)
+        again = [old | new | decides for old, new in zip(carry, found, strict=True)]
+        if again == carry:
+            return carry
+        carry = again
+
+
+def _smooth(var: Any) -> bool:
+    return compat.is_differentiable(var.aval.dtype)
+
+
+def cuts_inside(params: dict[str, Any]) -> Iterator[Any]:
+    """Equations within a loop, a branch or a call at which a gradient stops."""
+    for jaxpr in compat.inner_jaxprs(params):
+        for eqn in jaxpr.eqns:
+            smooth = [a for a in eqn.invars if not isinstance(a, compat.Literal) and _smooth(a)]
+            if eqn.primitive.name == "stop_gradient" or (smooth and not any(map(_smooth, eqn.outvars))):
+                yield eqn
+            yield from cuts_inside(eqn.params)

@@ -24,32 +24,21 @@ from wrt._backends.jax.program import Op, Program, Var, between
 from wrt._backends.jax.recorded_function import JaxRecordedFunction
 from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._backends.jax.segment import structure
+from wrt._backends.jax.thresholds import KEPT_ENGINES
 from wrt._backends.jax.writes import Buffer, buffer_of
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
-from wrt._core.local_maps import LocalMaps
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Engine, Patches, Record, RecordedFunction
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where
 from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
 
-ENGINES = 16  # of one run whose residuals are kept for the next question
-ANSWERS = 64  # of one run that are kept
 RECENT: deque[weakref.ref[JaxRecord]] = deque(maxlen=16)
 """The latest recordings, the last one first."""
 RUNNING: list[JaxRecord] = []
-
-
-class Answers(dict[Hashable, Any]):
-    """The last answers about a run: it cannot change, and neither can they."""
-
-    def __setitem__(self, question: Hashable, answer: Any) -> None:
-        super().__setitem__(question, answer)
-        while len(self) > ANSWERS:
-            self.pop(next(iter(self)), None)
 
 
 class JaxRecord:
@@ -69,7 +58,7 @@ class JaxRecord:
         self.loops = Loops(self)
         self._values: dict[Var, Value] = {}
         self._sides: dict[Value, Side] = {}
-        self._answers = Answers()
+        self._answers: dict[Hashable, Any] = {}
         self._engines: OrderedDict[tuple[Var, ...], JaxEngine] = OrderedDict()
         self._flows: dict[tuple[Var, ...], Flow | None] = {}
         self._signatures: dict[Var, tuple[Hashable, dict[Var, int]]] = {}
@@ -239,7 +228,7 @@ class JaxRecord:
             value = self._known(value)
         buffer = self.buffer(self.loops.var_of(value))
         if buffer is not None:
-            return buffer.side(value, elements)
+            return buffer.side(elements)
         side = Side(elements.shape, (Part(value, elements),))
         if elements.shape is elements.of and self._values.get(value.key) is value:
             self._sides[value] = side  # all of a Value of this run, which is what most questions are about
@@ -298,7 +287,7 @@ class JaxRecord:
                 self.count_loops(y, xs)
                 found = JaxEngine(self, y, xs)
             self._engines[key] = found
-            while len(self._engines) > ENGINES:
+            while len(self._engines) > KEPT_ENGINES:
                 self._engines.popitem(last=False)
             return found
 

@@ -16,8 +16,8 @@ from jax.experimental.sparse import BCOO
 
 from wrt._backends.jax import compat, reach
 from wrt._backends.jax.engine import JaxEngine
-from wrt._backends.jax.kinds import NoRule
 from wrt._backends.jax.program import Op, Var
+from wrt._backends.jax.reach import NoRule
 from wrt._backends.jax.segment import Segment
 from wrt._core.index import Positions
 from wrt._core.protocol import Marks

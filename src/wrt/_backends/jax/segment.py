@@ -11,8 +11,7 @@ from typing import Any
 
 import jax
 
-from wrt._backends.jax.alike import comparable
-from wrt._backends.jax.program import Op, Step, Var, ancestors
+from wrt._backends.jax.program import Op, Step, Var, ancestors, comparable
 
 Arrays = Sequence[Any]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wrt._backends.jax import compat
-from wrt._backends.jax.dependence import cuts_inside
-from wrt._backends.jax.program import Op, Var, ancestors, place_of
+from wrt._backends.jax.program import Op, Var, ancestors, cuts_inside, place_of
 from wrt._backends.jax.recorder import Left
 from wrt.errors import GradientCut, NoPath
 

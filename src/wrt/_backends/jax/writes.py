@@ -15,8 +15,8 @@ import numpy as np
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
 from wrt._core.graph import Write
-from wrt._core.index import Elements, Positions
-from wrt._core.value import Part, Side, Value
+from wrt._core.index import Elements, Positions, region_words
+from wrt._core.value import Side, last_written
 
 if TYPE_CHECKING:
     from wrt._backends.jax.record import JaxRecord
@@ -44,34 +44,13 @@ class Buffer:
             told.append(Write(id(self.versions[0]), k, len(positions), region_words(positions, shape), op.where))
         return told
 
-    def owners(self) -> Positions:
-        """For every element the version that wrote it last; 0 where none did."""
-        owners = np.zeros(int(np.prod(self.versions[-1].aval.shape)), dtype=np.int64)
-        for k in range(1, len(self.versions)):
-            owners[self.written(k)] = k
-        return owners
-
-    def side(self, value: Value, elements: Elements) -> Side:
+    def side(self, elements: Elements) -> Side:
         """Each element as the value that was last written there."""
-        positions = elements.positions
-        owner = self.owners()[positions]
-        if self.record.named_apart(self.versions[0], self.versions[-1]):
-            owner[owner == 0] = len(self.versions) - 1  # what came from another array is asked about as it stands here
-        used = np.unique(owner)
-        parts = []
-        for k in used:
-            into = np.flatnonzero(owner == k)
-            of_version = self.record.value_of(self.versions[k])
-            picked = elements if len(used) == 1 else Elements.at(value.shape, positions[into])
-            parts.append(Part(of_version, picked, None if len(used) == 1 else into))
-        return Side(elements.shape, tuple(parts), notes=self._twice(positions))
-
-    def _twice(self, positions: Positions) -> tuple[str, ...]:
-        times = np.zeros(int(np.prod(self.versions[-1].aval.shape)), dtype=np.int64)
-        for k in range(1, len(self.versions)):
-            times[self.written(k)] += 1
-        several = int(np.sum(times[positions] > 1))
-        return (f"{several} of the elements were written more than once: the last write is meant",) if several else ()
+        last = len(self.versions) - 1
+        # what came from an array of another name is asked about as it stands here
+        unwritten = last if self.record.named_apart(self.versions[0], self.versions[-1]) else 0
+        regions = [self.written(k) for k in range(1, last + 1)]
+        return last_written(elements, regions, [self.record.value_of(v) for v in self.versions], unwritten=unwritten)
 
 
 def is_update(op: Op | None) -> bool:
@@ -109,22 +88,3 @@ def region(record: JaxRecord, op: Op) -> Positions:
                 mode=op.params["mode"],
             )
         return np.flatnonzero(np.asarray(marks))
-
-
-def region_words(positions: Positions, shape: tuple[int, ...]) -> str:
-    """`[3]`, `[0:2, 5]`, or how many elements where they are no block."""
-    if not len(positions) or not shape:
-        return "all" if len(positions) else "nothing"
-    if len(positions) == int(np.prod(shape)):
-        return "all"
-    along = [np.unique(axis) for axis in np.unravel_index(positions, shape)]
-    block = all(axis[-1] - axis[0] == len(axis) - 1 for axis in along)
-    if not block or int(np.prod([len(axis) for axis in along])) != len(positions):
-        return f"{len(positions)} of {int(np.prod(shape))} elements"
-    return f"[{', '.join(_along(axis, n) for axis, n in zip(along, shape, strict=True))}]"
-
-
-def _along(axis: Positions, size: int) -> str:
-    if len(axis) == 1:
-        return str(axis[0])
-    return ":" if len(axis) == size else f"{axis[0]}:{axis[-1] + 1}"

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
-from wrt._backends.tensorflow.thresholds import ALIGNMENT_BYTES, PIECE_NUMBERS
+from wrt._core import room
 from wrt._core.index import Positions, Shape
+from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
 from wrt._core.protocol import Marks, Numbers
 from wrt._core.value import Value
 
@@ -107,13 +108,13 @@ class TensorFlowArrays:
 
     @off_tapes
     def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
-        flat = _zeros((math.prod(shape),), like.dtype)
+        flat = aligned_zeros((math.prod(shape),), like.dtype.as_numpy_dtype)
         flat[positions] = _numbers(tf.cast(values, like.dtype)).reshape(-1)
         return _take_over(flat.reshape(shape))
 
     @off_tapes
     def strided(self, shape: Shape, values: Tensor, start: int, strides: Shape) -> Tensor:
-        flat = _zeros((math.prod(shape),), values.dtype)
+        flat = aligned_zeros((math.prod(shape),), values.dtype.as_numpy_dtype)
         steps = [step * flat.itemsize for step in strides]
         if math.prod(values.shape):
             last = start + sum(step * (length - 1) for step, length in zip(strides, values.shape, strict=True))
@@ -151,27 +152,11 @@ class TensorFlowArrays:
 
     @off_tapes
     def weighted_columns(self, weights: Numbers, array: Tensor, norms: Numbers | None = None) -> tuple[Numbers, Numbers]:
-        given = _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array)
-        wide = np.complex128 if array.dtype.is_complex else np.float64
-        sums: Any = np.zeros(given.shape[1], wide)
-        squares = np.zeros(given.shape[1])
-        step = max(1, PIECE_NUMBERS // max(1, given.shape[1]))
-        with np.errstate(all="ignore"):
-            for start in range(0, given.shape[0], step):
-                piece = given[start : start + step].astype(wide)
-                sums += weights[start : start + step] @ piece
-                if norms is None:
-                    squares += np.einsum("ij,ij->j", piece, piece.conj()).real
-            return sums, np.sqrt(squares) if norms is None else norms
+        return weighted_columns(weights, _numbers(tf.cast(array, tf.float32) if array.dtype == tf.bfloat16 else array), norms)
 
     @off_tapes
     def nonzero(self, array: Tensor, rounding: float) -> Marks:
-        given = self.numpy(array)
-        if not rounding:
-            return np.asarray(given != 0)
-        sizes = np.abs(given)
-        largest = np.max(sizes, axis=-1, keepdims=True, initial=0.0, where=np.isfinite(sizes))
-        return np.asarray(~(sizes <= rounding * largest))
+        return np.asarray(larger(self.numpy(array), rounding))
 
     @off_tapes
     def all_finite(self, array: Tensor) -> bool:
@@ -222,7 +207,7 @@ class TensorFlowArrays:
         if value.dtype in HALF:
             return HALF[value.dtype]
         if value.dtype == tf.float32 and self.accelerated(value) and tf.config.experimental.tensor_float_32_execution_enabled():
-            return float(2.0**-11)
+            return TF32_ROUNDING
         return float(np.finfo(value.dtype.as_numpy_dtype).eps)
 
     def is_complex(self, value: Value) -> bool:
@@ -233,9 +218,7 @@ class TensorFlowArrays:
         return "GPU" in device or "TPU" in device
 
     def free_memory(self, value: Value) -> int:
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()
 
 
 class TensorFlowSheet:
@@ -254,7 +237,7 @@ class TensorFlowSheet:
             self._all = tf.transpose(block) if columns else block
             return
         if self._memory is None:
-            self._memory = _zeros(self.shape, self.dtype)
+            self._memory = aligned_zeros(self.shape, self.dtype.as_numpy_dtype)
         if columns:
             self._memory[:, start : start + count] = _numbers(block).T
         else:
@@ -270,14 +253,6 @@ class TensorFlowSheet:
 def _numbers(tensor: Tensor) -> npt.NDArray[Any]:
     """A look at a tensor's memory, without a copy where it is NumPy's kind of memory; nobody may write there."""
     return np.asarray(tensor)
-
-
-def _zeros(shape: Shape, dtype: Any) -> npt.NDArray[Any]:
-    """Memory that begins where TensorFlow's own does: it aborts the process on any other."""
-    kind = np.dtype(dtype.as_numpy_dtype)
-    raw = np.zeros(math.prod(shape) * kind.itemsize + ALIGNMENT_BYTES, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT_BYTES
-    return raw[start : start + math.prod(shape) * kind.itemsize].view(kind).reshape(shape)
 
 
 def _take_over(memory: npt.NDArray[Any]) -> Tensor:

@@ -19,6 +19,8 @@ from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow import thresholds as limit
 from wrt._backends.tensorflow.numpy_reads import refuse_reads
 from wrt._backends.tensorflow.refusals import engine_failed
+from wrt._backends.tensorflow.tensors import dense
+from wrt._core.finding import first_line
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
 from wrt._core.value import Value
@@ -72,7 +74,7 @@ class TapeEngine:
             found = compat.pull(self.recording.tape, [self.y.key.tensor], self.sources, [seed])
         except (LookupError, ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
             raise engine_failed(error) from error
-        return _sum_groups(self.groups, [_dense(gradient) for gradient in found])
+        return _sum_groups(self.groups, [dense(gradient) for gradient in found])
 
     def pull_traceable(self, seeds: Tensor, by: Sequence[Value]) -> list[Value | None]:
         """The gradients as tensors of the same tape, which records how they are made."""
@@ -96,8 +98,8 @@ class TapeEngine:
                 try:
                     found = compat.pull(tape, gradients, [seed], column)[0]
                 except Exception as error:
-                    raise CannotSweep(_first_line(error)) from error
-                return [tf.zeros_like(seed) if found is None else _dense(found)]
+                    raise CannotSweep(first_line(error)) from error
+                return [tf.zeros_like(seed) if found is None else dense(found)]
 
             swept = self._sweep("push", push_one, [tangent for _, tangent in live], batched=batched)
             swept.method = f"{DOUBLE_BACKWARD}, {swept.method}"
@@ -130,7 +132,7 @@ class TapeEngine:
                     return Swept(traced(*lines), method, 1, tuple(refused))
                 return Swept(_one_by_one(traced, lines), method, count, tuple(refused))
             except Exception as error:  # no batching rule, a gradient that needs numbers, too little memory
-                refused.append(f"{method}: {_first_line(error)}")
+                refused.append(f"{method}: {first_line(error)}")
         return Swept(_one_by_one(sweep, lines), ONE_BY_ONE, count, tuple(refused))
 
     def _methods(self, way: str, count: int) -> list[str]:
@@ -158,7 +160,7 @@ class TapeEngine:
             try:
                 found = Traced(sweep, lines if method == PFOR else [line[0] for line in lines], size)
             except Exception as error:
-                found = _first_line(error)  # the next question need not try again
+                found = first_line(error)  # the next question need not try again
             remember(kept, key, found, limit.TRACED_KEPT)
         if isinstance(found, str):
             raise CannotSweep(found)
@@ -207,13 +209,3 @@ def _sum_groups(groups: Sequence[Sequence[Tensor]], gradients: Gradients) -> Gra
         reached = [gradient for gradient in (next(rest) for _ in group) if gradient is not None]
         result.append(None if not reached else reached[0] if len(reached) == 1 else tf.add_n(reached))
     return result
-
-
-def _dense(gradient: Any) -> Tensor | None:
-    """The gradient of a gather comes as slices: which rows, and what to add there."""
-    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _first_line(error: Exception) -> str:
-    said = str(error).strip().splitlines()
-    return said[0][:160] if said else type(error).__name__

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.patching import Make, Patch
-from wrt._core.finding import Finding
+from wrt._core.finding import Finding, first_line
 from wrt._core.where import Spot, place, spot
 
 Method = Callable[..., Any]
@@ -218,6 +218,6 @@ def _used_up(error: RuntimeError, first: Spot | None) -> None:
     """TensorFlow's own error also knows the call that used the tape up."""
     where = place(*first) if first else None
     remedy = "write tf.GradientTape(persistent=True), or ask for all gradients in one call"
-    said = str(error).strip().splitlines()[0][:160]
-    finding = Finding("tape_consumed", "this call used up a tape that is not persistent", where, True, said, remedy)
+    words = "this call used up a tape that is not persistent"
+    finding = Finding("tape_consumed", words, where, True, first_line(error), remedy)
     error.finding = finding  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ import tensorflow as tf
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.events import Custom, Host, UserTape
 from wrt._backends.tensorflow.log import Payload, Payloads
+from wrt._backends.tensorflow.tensors import dense
 from wrt._backends.tensorflow.unreached import arrays_from_outside
 from wrt._core import by_hand
 from wrt._core.evidence import Again, Event, Numbers
@@ -418,10 +419,7 @@ def _flat(pulled: Any) -> list[Any]:
 
 
 def _numbers(tensor: Any) -> Numbers | None:
-    if tensor is None:
-        return None
-    if isinstance(tensor, tf.IndexedSlices):
-        tensor = tf.convert_to_tensor(tensor)
+    tensor = dense(tensor)
     if not hasattr(tensor, "dtype") or compat.kind(tensor) == compat.RESOURCE:
         return None
     with compat.off_tapes():

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wrt._backends.tensorflow.log import Log, Operation
-from wrt._backends.tensorflow.thresholds import MOST_OPERATIONS, OPERATION_IN_NUMBERS, PUSH_COST_IN_PULLS
+from wrt._backends.tensorflow.thresholds import OPERATION_IN_NUMBERS, PUSH_COST_IN_PULLS
 from wrt._core.flow import Flow, leads_unmixed
 from wrt._core.plan import Address
+from wrt._core.thresholds import MOST_OPERATIONS
 from wrt._core.value import Value
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.log import Log, Payload, Payloads
-from wrt._backends.tensorflow.thresholds import MOST_OPERATIONS
 from wrt._core import partners
+from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Shape
-from wrt._core.local_maps import LocalMap, LocalMaps
-from wrt._core.partners import MOST_NUMBERS, MOST_PAIRS, Pairs
+from wrt._core.partners import Pairs
+from wrt._core.thresholds import MOST_NUMBERS, MOST_OPERATIONS, MOST_PAIRS
 
 ELEMENTWISE = frozenset(
     "Abs Acos Acosh Add AddV2 Asin Asinh Atan Atan2 Atanh Cast Ceil Cos Cosh Digamma Div DivNoNan Elu Erf Erfc Exp "

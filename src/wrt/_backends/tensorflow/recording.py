@@ -10,7 +10,6 @@ from functools import cached_property
 from types import CodeType
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
@@ -27,13 +26,12 @@ from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.evidence import Evidence
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
-from wrt._core.index import Elements
-from wrt._core.local_maps import LocalMaps
+from wrt._core.index import Elements, region_words
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Patches, Record, RecordedFunction
-from wrt._core.value import Part, Side, Value
+from wrt._core.value import Part, Side, Value, last_written
 from wrt._core.where import Where, place
 
 
@@ -267,7 +265,7 @@ class TensorFlowRecording:
     def _write(update: Update, k: int, buffer: int) -> Write:
         where = None if update.spot is None else place(*update.spot)
         with compat.off_tapes():
-            return Write(buffer, k, len(update.positions), update.region(), where)
+            return Write(buffer, k, len(update.positions), region_words(update.positions, tuple(update.before.shape)), where)
 
     def at(self, value: Value, k: int) -> tuple[Value, Elements]:
         versions = self.versions(self.own(value))
@@ -284,18 +282,7 @@ class TensorFlowRecording:
             return Side(elements.shape, (Part(value, elements),), notes=self._assigned(value))
         with compat.off_tapes():
             regions = [update.positions for update in chain]
-        owner = np.zeros(value.size, dtype=np.int64)
-        for k, region in enumerate(regions, 1):
-            owner[region] = k
-        versions = self.versions(value)
-        wanted = owner[elements.positions]
-        parts = tuple(
-            Part(versions[k], Elements.at(value.shape, elements.positions[wanted == k]), np.flatnonzero(wanted == k))
-            for k in np.unique(wanted)
-        )
-        if len(parts) == 1:
-            parts = (Part(parts[0].value, elements),)
-        return Side(elements.shape, parts or (Part(value, elements),), notes=_written_twice(regions, elements))
+        return last_written(elements, regions, self.versions(value))
 
     def _assigned(self, value: Value) -> tuple[str, ...]:
         if len(self._reads.get(value.key.number, ())) < 2:
@@ -444,14 +431,3 @@ class TensorFlowRecording:
 
 def _leaves(tree: Any) -> list[TensorKey]:
     return [leaf for leaf in tf.nest.flatten(tree) if isinstance(leaf, TensorKey)]
-
-
-def _written_twice(regions: list[Any], elements: Elements) -> tuple[str, ...]:
-    counts = np.zeros(int(np.prod(elements.of, dtype=np.int64)), dtype=np.int64)
-    for region in regions:
-        counts[region] += 1
-    twice = int((counts[elements.positions] > 1).sum())
-    if not twice:
-        return ()
-    what = "1 element was" if twice == 1 else f"{twice} elements were"
-    return (f"{what} written more than once: asked about the value last written; .at(k) gives the others",)

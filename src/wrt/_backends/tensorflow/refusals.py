@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wrt._core.finding import first_line
 from wrt._core.where import Where
 from wrt.errors import DifferentRuns, EngineRefused, NotDifferentiable, NotRecorded, WrongIndex
 
@@ -78,7 +79,6 @@ def written_less_often(k: int, last: int) -> WrongIndex:
 
 
 def engine_failed(error: Exception) -> EngineRefused:
-    said = str(error).strip().splitlines()
     if "KeyError: b'pyfunc_" in str(error):
         return EngineRefused(
             "a tf.py_function on the way gives its gradient only once",
@@ -87,6 +87,6 @@ def engine_failed(error: Exception) -> EngineRefused:
         )
     return EngineRefused(
         "TensorFlow's tape could not run this pass",
-        said[0][:200] if said else type(error).__name__,
+        first_line(error),
         "the original error is chained below; an operation on the way has no gradient, or its gradient raised",
     )

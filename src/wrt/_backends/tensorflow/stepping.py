@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from wrt._backends.tensorflow import compat
 from wrt._backends.tensorflow.patching import Patch
+from wrt._backends.tensorflow.tensors import dense
 
 Due = Callable[[], bool]
 Saw = Callable[[dict[str, Any] | None], None]
@@ -94,7 +95,7 @@ class _Loop:
         if not some:
             return
         if tf.executing_eagerly():
-            self.saw({name: _dense(g) for name, g in some.items()} if self.due() else None)
+            self.saw({name: dense(g) for name, g in some.items()} if self.due() else None)
         elif self.in_fit and not tf.distribute.has_strategy():
             self.copy(some)
         else:
@@ -113,14 +114,14 @@ class _Loop:
 
     def copy(self, gradients: dict[str, Any]) -> None:
         """Inside the compiled step: copies of the gradients, where Python said beforehand that the step is due."""
-        dense = {name: _dense(g) for name, g in gradients.items() if g is not None}
+        arrays = {name: dense(g) for name, g in gradients.items() if g is not None}
         with tf.init_scope():
-            for name, g in dense.items():
+            for name, g in arrays.items():
                 if name not in self.copies:
                     self.copies[name] = tf.Variable(tf.zeros(g.shape, g.dtype), trainable=False)
 
         def assigned() -> Any:
-            for name, g in dense.items():
+            for name, g in arrays.items():
                 self.copies[name].assign(g)
             return tf.constant(True)
 
@@ -154,7 +155,3 @@ class _Watched:
             last = k == loop.model.steps_per_execution - 1
             loop.saw({name: one.value() for name, one in loop.copies.items()} if last and loop.due() else None)
         return result
-
-
-def _dense(gradient: Any) -> Any:
-    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient

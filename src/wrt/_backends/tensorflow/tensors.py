@@ -64,3 +64,8 @@ def taped_as(obj: Any) -> Any:
     """What the tape knows a tensor or a variable by."""
     plain = compat.plain_variable(obj)
     return compat.handle(plain) if isinstance(plain, tf.Variable) else plain
+
+
+def dense(gradient: Any) -> Any:
+    """The gradient of a gather comes as slices: which rows, and what to add there."""
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient

@@ -1,8 +1,5 @@
 """Every number that decides something, with its unit. What is swept how depends on these and on the program alone."""
 
-MOST_OPERATIONS = 2000
-"""On the way from x to y: longer programs are not walked by the planner."""
-
 EAGER_US_PER_OPERATION = 75.0
 """A pull through one recorded operation, run by Python. This and the next were measured on dense, convolutional and
 recurrent networks, layer norms and stencils, with 1 to 80 operations."""
@@ -20,10 +17,5 @@ TRACED_KEPT = 8
 """Traced sweeps, and"""
 PATHS_KEPT = 32
 """ways between two tensors that a recording remembers."""
-
-PIECE_NUMBERS = 2**20
-"""Of an array that are brought to double precision at a time."""
 OPERATION_IN_NUMBERS = 180_000.0
 """What the rates of the cost model let through in the time that one eager operation takes."""
-ALIGNMENT_BYTES = 64
-"""Of the memory of a tensor."""

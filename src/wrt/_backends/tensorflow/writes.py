@@ -45,29 +45,6 @@ class Update:
             return _scattered(shape, self.inputs[1].numpy().reshape(-1, 1))
         return _sliced(shape, self.inputs[1:4], dict(zip(self.attributes[::2], self.attributes[1::2])))
 
-    def region(self) -> str:
-        """The written region as an index would say it."""
-        shape = tuple(self.before.shape)
-        positions = self.positions
-        if len(positions) == int(np.prod(shape)):
-            return "[...]"
-        if len(positions) == 1:
-            return f"[{', '.join(str(int(k)) for k in np.unravel_index(positions[0], shape))}]"
-        axes = [np.unique(axis) for axis in np.unravel_index(positions, shape)]
-        if int(np.prod([len(axis) for axis in axes])) == len(positions):
-            return f"[{', '.join(_words(axis, length) for axis, length in zip(axes, shape))}]"
-        return f"{len(positions)} elements"
-
-
-def _words(chosen: Positions, length: int) -> str:
-    if len(chosen) == length:
-        return ":"
-    if len(chosen) == 1:
-        return str(int(chosen[0]))
-    if np.all(np.diff(chosen) == 1):
-        return f"{int(chosen[0])}:{int(chosen[-1]) + 1}"
-    return str(chosen.tolist()).replace(" ", "")
-
 
 def _scattered(shape: tuple[int, ...], indices: Positions) -> Positions:
     depth = indices.shape[-1]

@@ -18,9 +18,8 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.one_operation import as_numbers, like, pull, quiet, rerun
 from wrt._backends.torch.recording.entries import Entry
 from wrt._backends.torch.recording.graph import operations_of_nodes
-from wrt._core.dataflow import upstream
 from wrt._core.evidence import Again, Event, Numbers
-from wrt._core.graph import Graph, Node
+from wrt._core.graph import Graph, Node, upstream
 from wrt._core.where import Where
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 
 from wrt._backends.torch import compat
 from wrt._core.value import Side
-from wrt._names.spoken import called
+from wrt._names.peek import called
 
 
 def may_act() -> bool:

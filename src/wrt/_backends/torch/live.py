@@ -20,13 +20,12 @@ from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.patch import TorchPatches, patches
 from wrt._backends.torch.refusals import reentrant_checkpoint
 from wrt._backends.torch.views import base_side
-from wrt._core.flow import Flow
+from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph
 from wrt._core.index import Elements
-from wrt._core.local_maps import LocalMaps
 from wrt._core.protocol import Backend
 from wrt._core.value import Part, Side, Value
-from wrt._names.spoken import called
+from wrt._names.peek import called
 from wrt.errors import NoPath, NotDifferentiable, NotRecorded
 
 

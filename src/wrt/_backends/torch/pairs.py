@@ -12,9 +12,10 @@ from wrt._backends.torch.nodes import Spot, signed
 from wrt._backends.torch.patch import ELEMENTWISE, shape_of
 from wrt._backends.torch.walk import walk
 from wrt._core import partners
+from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Shape
-from wrt._core.local_maps import LocalMap, LocalMaps
-from wrt._core.partners import MOST_NUMBERS, Pairs
+from wrt._core.partners import Pairs
+from wrt._core.thresholds import MOST_NUMBERS
 from wrt._core.value import Value
 
 MOST_NODES = 2000

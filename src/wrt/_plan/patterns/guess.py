@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import permutations
 from math import prod
 
 from wrt._core.index import Shape
 from wrt._core.pattern import Compression, Way, compress
-from wrt._plan.patterns.grid import gridded
-from wrt._plan.patterns.lattice import MOST_CLASSES, Lattice, thin
+from wrt._plan.patterns.lattice import Lattice, thin
 from wrt._plan.patterns.samples import Samples
-from wrt._plan.patterns.splits import splits
-from wrt._plan.patterns.structure import Structure, relate
-
-GOOD = 1.5  # a guess that holds this many times the sampled nonzeros needs no other view of the axes
-TIGHT = 2.7  # the same for a view that another view is hardly better than
-CLOSE = 4  # the same for a guess that follows every long axis: joint offsets (see `lattice`) will thin it out
-ROUNDS = 3
+from wrt._plan.patterns.structure import Structure, gridded, relate
+from wrt._plan.thresholds import CLOSE_RATIO, GOOD_RATIO, LATTICE_CLASSES, SPLITS_PER_AXIS, TIGHT_RATIO
 
 
 def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
@@ -24,17 +20,14 @@ def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
     if not observed:
         return None
     best = first = relate(samples, y, x)
-    if best.volume <= GOOD * observed:
+    if best.volume <= GOOD_RATIO * observed:
         return best if best.links else None
     thinner = thin(best, samples) if best.links else None
     if thinner is not None:
         return thinner
-    for _ in range(ROUNDS):
-        better = _best_split(samples, best)
-        if better.volume >= best.volume:
-            break
+    while (better := _best_split(samples, best)).volume < best.volume:
         best = better
-        if best.volume <= CLOSE * observed:
+        if best.volume <= CLOSE_RATIO * observed:
             break
     if not best.links:
         return None
@@ -45,15 +38,15 @@ def _best_split(samples: Samples, best: Structure) -> Structure:
     """The tightest view with one more axis; the first one in which x follows every long axis of y will do."""
     better = best
     observed = max(samples.counts)
-    enough = CLOSE * observed
+    enough = CLOSE_RATIO * observed
     for shapes in splits(best.y, best.x):
         tried = relate(samples, *shapes)
         if tried.volume < better.volume:
             better = tried
-            if tried.volume <= TIGHT * observed:
+            if tried.volume <= TIGHT_RATIO * observed:
                 break
-            followed = {link.y for link in tried.links}
-            if tried.volume <= enough and all(axis in followed or length <= MOST_CLASSES for axis, length in enumerate(tried.y)):
+            unfollowed = [tried.y[axis] for axis in set(range(len(tried.y))) - {link.y for link in tried.links}]
+            if tried.volume <= enough and all(length <= LATTICE_CLASSES for length in unfollowed):
                 break
     return better
 
@@ -70,3 +63,37 @@ def compression(found: Structure | Lattice, way: Way = "pull") -> Compression | 
 
 def _whole(found: Structure | Lattice) -> Structure:
     return found if isinstance(found, Structure) else found.structure
+
+
+# ---------------------------------------------------------------- shapes that a flattened or reshaped tensor may have had before
+
+
+def splits(y: Shape, x: Shape) -> Iterator[tuple[Shape, Shape]]:
+    """Both shapes with one axis split the way the other side suggests.
+
+    >>> next(splits((2048,), (2, 32, 32)))
+    ((2, 32, 32), (2, 32, 32))
+    """
+    for axis, length in enumerate(y):
+        for factors in _factors(length, x):
+            yield y[:axis] + factors + y[axis + 1 :], x
+    for axis, length in enumerate(x):
+        for factors in _factors(length, y):
+            yield y, x[:axis] + factors + x[axis + 1 :]
+
+
+def _factors(length: int, others: Shape) -> Iterator[Shape]:
+    """Ways to write a length as a product of the other side's lengths, with one factor left over at most."""
+    lengths = [n for n in others if n > 1 and n < length and length % n == 0]
+    seen: set[Shape] = set()
+    for count in range(min(len(lengths), 4), 0, -1):
+        for chosen in permutations(lengths, count):
+            rest, remainder = divmod(length, prod(chosen))
+            if remainder:
+                continue
+            for factors in (chosen,) if rest == 1 else ((rest, *chosen), (*chosen, rest)):
+                if len(factors) > 1 and factors not in seen:
+                    seen.add(factors)
+                    yield factors
+                if len(seen) >= SPLITS_PER_AXIS:
+                    return

@@ -20,12 +20,7 @@ from wrt._core.index import Positions, Shape, row_major
 from wrt._core.pattern import Way
 from wrt._plan.patterns.samples import Samples
 from wrt._plan.patterns.structure import Structure
-
-MOST_CLASSES = 16
-MOST_OFFSETS = 96
-MOST_WEIGHTS = 4096
-WORTH = 0.75  # of the passes that the product of windows takes
-FAR_FEWER = 2  # times fewer entries in a row than passes by rows: then columns are looked at
+from wrt._plan.thresholds import FAR_FEWER_SHARE, GAIN, LATTICE_CLASSES, LATTICE_OFFSETS, LATTICE_WEIGHTS
 
 Offsets = npt.NDArray[np.int64]
 
@@ -144,25 +139,25 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
     followed = {link.y for link in links}
     classes = tuple(axis for axis in range(len(structure.y)) if axis not in followed and structure.y[axis] > 1)
     count = prod(structure.y[axis] for axis in classes)
-    if count > MOST_CLASSES:
+    if count > LATTICE_CLASSES:
         return None
     least = max(samples.counts)  # one row has as many offsets
-    if least > MOST_OFFSETS or least > WORTH * max(structure.passes, structure.passes_by("push")):
+    if least > LATTICE_OFFSETS or least > GAIN * max(structure.passes, structure.passes_by("push")):
         return None
     offsets = _joint_offsets(structure, samples, classes, count)
-    if offsets is None or sum(map(len, offsets)) > MOST_OFFSETS:
+    if offsets is None or sum(map(len, offsets)) > LATTICE_OFFSETS:
         return None
     fewest = max(map(len, offsets))
     rows = _hashed(structure, offsets, [link.x for link in links], fewest, structure.passes)
     columns = None
-    if rows is None or FAR_FEWER * fewest <= rows.passes:
+    if rows is None or fewest <= FAR_FEWER_SHARE * rows.passes:
         columns = _hashed_columns(structure, offsets, fewest)
     return None if rows is None and columns is None else Lattice(structure, classes, tuple(offsets), rows, columns)
 
 
 def _hashed(structure: Structure, offsets: list[Offsets], linked: list[int], fewest: int, instead_of: int) -> Hash | None:
     """The hash with the fewest passes; None where it would not be clearly fewer than these."""
-    most = min(int(instead_of * WORTH), 2 * fewest + 8)
+    most = min(int(instead_of * GAIN), 2 * fewest + 8)
     gaps = _gaps(offsets, linked) if fewest <= most else []
     for passes in range(fewest, most + 1):
         hashed = _hash(structure, gaps, passes)
@@ -174,7 +169,7 @@ def _hashed(structure: Structure, offsets: list[Offsets], linked: list[int], few
 def _hashed_columns(structure: Structure, offsets: list[Offsets], fewest: int) -> Hash | None:
     """The same for columns: seen from x, an entry lies where the offset is turned round, in a row of some class."""
     axes = _unlinked(structure)
-    if prod(structure.x[axis] for axis in axes) > MOST_CLASSES:
+    if prod(structure.x[axis] for axis in axes) > LATTICE_CLASSES:
         return None
     linked = [link.x for link in structure.links]
     turned: list[list[tuple[int, ...]]] = [[] for _ in range(prod(structure.x[axis] for axis in axes))]
@@ -237,7 +232,7 @@ def _hash(structure: Structure, gaps: Gaps, passes: int) -> tuple[tuple[int, ...
         range(0, passes, passes // gcd(passes, structure.x[link.x])) if link.wrap else range(passes)
         for link in structure.links
     ]
-    if prod(map(len, choices)) > MOST_WEIGHTS:
+    if prod(map(len, choices)) > LATTICE_WEIGHTS:
         return None
     weights = np.array(list(product(*choices)))  # (tries, linked axes)
     own = np.concatenate([row[-1] for row in gaps])

@@ -10,9 +10,6 @@ import numpy.typing as npt
 
 from wrt._core.index import Positions, Shape
 
-SEED = 7
-FEW = 8  # numbers for each nonzero from which on a list of them is made at once: it will be needed
-
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -29,10 +26,7 @@ class Samples:
 
     @cached_property
     def counts(self) -> list[int]:
-        """The nonzeros of each row; where there are many, one by one is how NumPy counts fastest."""
-        if FEW * np.count_nonzero(self.support) <= self.support.size:
-            found: list[int] = np.bincount(self.spots[0], minlength=len(self.rows)).tolist()
-            return found
+        """The nonzeros of each row; one by one is how NumPy counts fastest."""
         return [int(np.count_nonzero(row)) for row in self.support]
 
     @cached_property
@@ -50,9 +44,6 @@ class Samples:
         alive = sorted(filter(None, self.counts))
         return alive[len(alive) // 2] / self.support.shape[1] if alive else 0.0
 
-    def joined(self, other: Samples) -> Samples:
-        return Samples(np.concatenate([self.rows, other.rows]), np.concatenate([self.support, other.support]))
-
 
 @lru_cache(maxsize=64)
 def spread_rows(shape: Shape, count: int) -> Positions:
@@ -64,7 +55,7 @@ def spread_rows(shape: Shape, count: int) -> Positions:
     size = int(np.prod(shape))
     if size <= count:
         return np.arange(size)
-    generator = np.random.default_rng(SEED)
+    generator = np.random.default_rng(7)
     inner = count - 2
     coordinates = [
         np.minimum(((generator.permutation(inner) + generator.uniform(0.2, 0.8, inner)) / inner * n).astype(int), n - 1)

@@ -26,13 +26,12 @@ from wrt._backends.torch.recording.shadows import shadow_of
 from wrt._backends.torch.recording.writes import Buffer, describe_region, geometry, offsets_of, positions_of
 from wrt._backends.torch.views import AFTERWARDS, in_base
 from wrt._core.bindings import Binding, Bindings
-from wrt._core.dataflow import flow, upstream
-from wrt._core.graph import Graph, Write
+from wrt._core.graph import Graph, Write, flow, upstream
 from wrt._core.index import Elements
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Spot, Where, place, spot
 from wrt._names.frame_names import visible_tensors
-from wrt._names.spoken import called
+from wrt._names.peek import called
 from wrt.errors import NoPath, NotRecorded, WrongIndex
 
 _NOWHERE = compile("", "<module call>", "exec")

@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from wrt._core.local_maps import LocalMap, LocalMaps
+from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.pattern import NOBODY, compress
 from wrt._plan.colored import color
-from wrt._plan.patterns.coloring import color_rows
-from wrt._plan.patterns.compose import compose
+from wrt._plan.patterns.irregular import color_rows, compose
 
 
 def random_pattern(m, n, share, seed):

@@ -1,0 +1,20 @@
+"""Every number that decides something, with its unit."""
+
+SMALL_NUMBERS = 2**14
+"""That a compiled program gives another shape sooner than they are handed to NumPy and back."""
+COLUMNS_PER_CALL = 128
+"""Where rows have to be made of columns: of a loop whose length is decided while it runs."""
+PUSH_COST_IN_PULLS = 0.75
+"""What moves numbers forward is read in place, backward it is padded and added up; a pull runs a loop twice."""
+TRANSPOSED_COST_IN_PULLS = 2.0
+"""A push as a pull, transposed: no rule that moves forward is known."""
+KEPT_PROGRAMS = 512
+"""Compiled, by what they compute, and"""
+KEPT_ENGINES = 16
+"""of one run whose residuals are there for the next question."""
+NAMED_ITERATIONS = 20_000
+"""Names given to the iterations of one loop."""
+OPENED_ITERATIONS = 64
+"""That an examination takes apart."""
+MOST_MARKS = 2**26
+"""Of one array; more of them are not worth the memory."""

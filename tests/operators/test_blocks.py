@@ -170,7 +170,7 @@ def test_asked_again_the_probe_travels_with_the_samples() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 def test_samples_that_mix_only_now_are_noticed(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same signature for another program: what was found out about the first must not be believed of the second."""
-    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y, xs: ("everything looks the same",))
     warm.forget()
     x = torch.randn(40, 3, dtype=torch.float64, generator=generator(3)).requires_grad_()
     for _ in range(times):

@@ -84,7 +84,7 @@ def test_with_a_path_around_it_a_narrow_tensor_cuts_nothing():
 @pytest.mark.parametrize("change", ["a skip", "a shorter way", "another width"])
 def test_a_cut_of_last_time_that_is_none_now_is_found(monkeypatch, change):
     """Programs that look the same to the planner; a known cut is followed to where it lay, and proven again."""
-    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y, xs: ("everything looks the same",))
     net = network(200, 64, 8, 64, 200)
     x = torch.randn(200, dtype=torch.float64, requires_grad=True)
     y = net(x)

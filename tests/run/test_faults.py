@@ -215,7 +215,7 @@ STALE = [
 @pytest.mark.parametrize("pair", range(len(STALE)))
 def test_a_stale_plan_is_found(monkeypatch, pair):
     """The same signature for another program: what a coarse signature could do."""
-    monkeypatch.setattr(LiveRecord, "signature", lambda self, y: ("everything looks the same",))
+    monkeypatch.setattr(LiveRecord, "signature", lambda self, y, xs: ("everything looks the same",))
     first, second = (Problem(f, (200,), 0) for f in STALE[pair])
     answered_right(*at_random(first))
     assert answered_right(*at_random(second))

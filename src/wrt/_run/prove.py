@@ -110,15 +110,18 @@ class Proof:
         is swept alone, and has to agree with the independent pass then.
         """
         ask, arrays, precision = self.sweeper.ask, self.sweeper.arrays, self.precision
-        if not verdict.finite or verdict.certificate.share > HOPELESS_SHARE:
+        if not verdict.finite:
             return None
         weights, expected = self.pass_made
-        sums, noise = form.weighted_columns(weights), NOISE_MARGIN * self._noise()
-        second = compare(*sums, expected, precision, noise)
-        held, doubtful = second.certificate, second.doubtful
-        if held.passed:
-            words = f"{_columns(verdict.doubtful)}: the pass itself rounds by that much there"
-            return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        sums, noise = form.weighted_columns(weights), np.zeros(ask.n)
+        if verdict.certificate.share <= HOPELESS_SHARE:
+            noise = NOISE_MARGIN * self._noise()
+            verdict = compare(*sums, expected, precision, noise)
+            held = verdict.certificate
+            if held.passed:
+                words = f"as far as it can tell: sums of rows round by {held.difference:.1g} of a column here"
+                return form, Certificate("probe", held.share, held.difference, held.resolution, words)
+        doubtful = verdict.doubtful
         alone = self._columns_alone(doubtful) if len(doubtful) <= min(DOUBTFUL_COLUMNS, max(1, ask.n // 4)) else None
         if alone is None:
             return None

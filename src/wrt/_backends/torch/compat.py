@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -168,6 +169,22 @@ ENGINE_CALL = "_engine_run_backward"
 
 CHECKPOINT_CALL = "_checkpoint_hook"
 """What torch.utils.checkpoint enters around a block that is run without keeping its tensors."""
+
+def pull_if_calm(
+    out: GradientEdge, ins: tuple[GradientEdge | torch.Tensor, ...], seed: torch.Tensor
+) -> tuple[torch.Tensor | None, ...] | None:
+    """The same where no mode of the user's is active, so that there is nothing to put back; None where one is."""
+    if (
+        torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled("cuda")
+        or torch._C._len_torch_function_stack()
+        or _run_backward is None
+    ):
+        return None
+    pulled: tuple[torch.Tensor | None, ...] = _run_backward((out,), (seed,), True, False, ins, True, False)
+    return pulled
+
 
 BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `apply` that of Function calls
 
@@ -350,10 +367,18 @@ class Undisturbed:
     and under vmap it writes a batched one. Those are put back.
     """
 
-    __slots__ = ("_retained", "_stack")
+    __slots__ = ("_known", "_retained", "_stack")
+
+    def __init__(self, retained: list[weakref.ref[torch.Tensor]] | None = None) -> None:
+        """`retained`: the tensors of the user's that are known to keep their gradient; None: they are looked for."""
+        self._known = retained
 
     def __enter__(self) -> None:
-        self._retained = [(tensor, _grad(tensor)) for tensor in retained_here() or ()]
+        if self._known is None:
+            there = retained_here(sys._getframe(1))
+        else:
+            there = [tensor for one in self._known if (tensor := one()) is not None]
+        self._retained = [(tensor, _grad(tensor)) for tensor in there]
         self._stack: ExitStack | None = None
         if not has_modes():
             return
@@ -398,46 +423,35 @@ class Silence:
 SILENCE = Silence()
 
 
-def retained_here(*, only_if_calm: bool = False) -> list[torch.Tensor] | None:
+def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
     """Tensors at hand in the user's code that keep their gradient although they are no leaves.
 
     Autograd does not tell which tensors these are, and to follow every `retain_grad()` a function of torch would have to be
-    replaced. So they are looked for where programs keep them: in the variables of the function that asked, of the one that
-    called it and of their modules, in small containers and attributes of modules there. `only_if_calm`: None where a mode of
-    the user's is active, too.
+    replaced. So they are looked for where programs keep them: in the variables of the function that asked and of the one that
+    called it, in small containers and attributes of modules there.
     """
-    if only_if_calm and (
-        torch.is_inference_mode_enabled()
-        or torch.is_autocast_enabled("cpu")
-        or torch.is_autocast_enabled("cuda")
-        or torch._C._len_torch_function_stack()
-    ):
-        return None
-    frame: FrameType | None = sys._getframe(2)
     found: list[torch.Tensor] = []
-    inner: list[Any] = []
-    frames, seen = 0, None
+    frames = 0
     while frame is not None and frames < thresholds.RETAINED_FRAMES:
         if user_files[frame.f_code.co_filename]:
             frames += 1
-            names, everywhere = frame.f_locals, frame.f_globals
-            for scope in (names,) if everywhere is names or everywhere is seen else (names, everywhere):
-                for value in scope.values():
-                    kind = _HOLDERS[type(value)]
-                    if kind is not None:
-                        if kind != "tensor":
-                            inner.append((kind, value))
-                        elif value.retains_grad:
-                            found.append(value)
-            seen = everywhere
-            stays = _LOCALS_STAY and names is not everywhere and frame.f_code.co_flags & CO_OPTIMIZED
-            if stays and sys.gettrace() is None and sys.getrefcount(names) == 3:
+            names = frame.f_locals
+            for value in names.values():
+                kind = _HOLDERS[type(value)]
+                if kind is None:
+                    continue
+                if kind == "tensor":
+                    if value.retains_grad:
+                        found.append(value)
+                    continue
+                inner = value if kind == "items" else (value if kind == "dict" else vars(value)).values()
+                if kind == "module" or len(inner) <= thresholds.RETAINED_ITEMS:
+                    for one in inner:
+                        if _HOLDERS[type(one)] == "tensor" and one.retains_grad:
+                            found.append(one)
+            if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(names) == 3:
                 names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
-    for kind, value in inner:
-        values = value if kind == "items" else (value if kind == "dict" else vars(value)).values()
-        if kind == "module" or len(values) <= thresholds.RETAINED_ITEMS:
-            found.extend([one for one in values if _HOLDERS[type(one)] == "tensor" and one.retains_grad])
     return found
 
 

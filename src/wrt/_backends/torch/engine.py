@@ -56,15 +56,15 @@ class TorchEngine:
     def plain(self, seed: Tensor, *, then_push: bool = False) -> list[Tensor | None]:
         if then_push:
             try:
-                with compat.Undisturbed(), torch.enable_grad():
+                with compat.Undisturbed(self.y.key.retained), torch.enable_grad():
                     return [None if g is None else compat.own(g.detach()) for g in self._set_up_push(seed[0])]
             except CannotSweep:
                 pass  # the push will say so
         try:
-            if compat.retained_here(only_if_calm=True) == []:  # nothing of the user's can be disturbed
-                pulled = compat.pull(self.out, self.ins, seed[0])
-            else:
-                with compat.Undisturbed():
+            calm = self.y.key.retained == []  # nothing of the user's can be disturbed
+            pulled = compat.pull_if_calm(self.out, self.ins, seed[0]) if calm else None
+            if pulled is None:
+                with compat.Undisturbed(self.y.key.retained):
                     pulled = compat.pull(self.out, self.ins, seed[0])
         except RuntimeError as error:
             raise in_our_words(error) from error
@@ -81,7 +81,7 @@ class TorchEngine:
                 if method == BATCHED and self._has_custom_code():
                     break  # the older vmap does not refuse what it cannot do: it may end the process
                 try:
-                    with compat.Undisturbed():
+                    with compat.Undisturbed(self.y.key.retained):
                         return Swept([_own_batch(g, seeds) for g in sweep(seeds)], method, 1, tuple(refused))
                 except torch.OutOfMemoryError:
                     raise
@@ -107,7 +107,7 @@ class TorchEngine:
     # ---------------------------------------------------------------- columns
 
     def push(self, tangents: Sequence[Tensor | None], *, batched: bool = True) -> Swept:
-        with compat.Undisturbed(), torch.enable_grad():
+        with compat.Undisturbed(self.y.key.retained), torch.enable_grad():
             outputs: list[Tensor] = []
             columns: list[Tensor] = []
             for gradient, tangent in zip(self._set_up_push(), tangents, strict=True):

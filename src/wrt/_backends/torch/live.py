@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence, Sized
 from contextlib import nullcontext
@@ -36,7 +37,7 @@ class Moment:
     `leaf` is a leaf whose edge nobody needed yet: the engine takes the tensor itself, and making the edge takes time.
     """
 
-    __slots__ = ("_edge", "device", "flow", "leaf", "signature", "tensor", "version", "view", "widest")
+    __slots__ = ("_edge", "device", "flow", "leaf", "retained", "signature", "tensor", "version", "view", "widest")
 
     def __init__(self, edge: GradientEdge | None, tensor: torch.Tensor | None, device: torch.device | None = None) -> None:
         """Of a tensor as it is now; of an edge alone, on a device, where nobody holds the tensor."""
@@ -52,6 +53,7 @@ class Moment:
             self.leaf = tensor if edge is None and tensor.requires_grad else None  # its edge is made when somebody needs it
         self.signature: tuple[Hashable, dict[Any, int]] | None = None
         self.widest: int | None = None
+        self.retained: list[weakref.ref[torch.Tensor]] | None = None  # tensors of the user's that keep their gradient
         self.flow: tuple[tuple[Any, ...], Flow | None] | None = None  # of the last question
 
     @property
@@ -202,6 +204,9 @@ class LiveRecord:
 
     def ready(self, y: Value, x: Side) -> None:
         """Raise where there is no history to differentiate; of one tensor by itself none is needed."""
+        if y.key.retained is None:
+            found = compat.retained_here(sys._getframe(2))
+            y.key.retained = found and [weakref.ref(tensor) for tensor in found]
         if y.key._edge is None and y.key.edge is None:
             if len(x.parts) == 1 and self.same(y, x.parts[0].value):
                 return

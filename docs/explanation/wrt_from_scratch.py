@@ -1,4 +1,4 @@
-"""The whole idea of wrt on one screen, in plain Python: record one real run, then sweep it for what was asked.
+"""The whole idea of wrt on two screens, in plain Python: record one real run, then sweep it for what was asked.
 
     python docs/explanation/wrt_from_scratch.py
 
@@ -114,6 +114,7 @@ class d:
         return Derivative(self.numbers, other.numbers)
 
 
+random.seed(0)
 x = [Number(0.3), Number(-1.2), Number(2.0)]
 h = [(x[0] * x[1]).sin(), x[1] * x[2]]                  # something in between: it can be asked about too
 y = [h[0] * h[1], h[1] + x[0], h[0] + h[0], x[2] * x[2]]

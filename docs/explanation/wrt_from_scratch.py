@@ -1,12 +1,14 @@
-"""The whole idea of wrt on one screen, in plain Python: record one real run, then sweep it for what was asked.
+"""The whole idea of wrt on two screens, in plain Python: record one real run, then sweep it for what was asked.
 
     python docs/explanation/wrt_from_scratch.py
 
-Two sweeps are all there is. A *pull* starts at one element of y and goes back: one row of the Jacobian. A *push* starts
-at one element of x and goes forward: one column. Everything else is deciding which, and how few of them will do.
+Two kinds of passes are all there is. A *pull* starts at y and goes back: one row of the Jacobian, or a weighted sum of
+rows. A *push* starts at one element of x and goes forward: one column. A *plan* says which of them, and why. A *proof*
+compares the answer with one more pull.
 """
 
 import math
+import random
 from dataclasses import dataclass, field
 
 RUN = []  # one recorded run: every number made, in order, with what it was made from
@@ -32,9 +34,9 @@ class Number:
         return Number(math.sin(self.value), [(self, math.cos(self.value))])
 
 
-def pull(y, xs):
-    """One row: dy/dx for every x. Walk the run backwards; what flows into a number is shared out by its slopes."""
-    flow = dict.fromkeys(RUN, 0.0) | {y: 1.0}
+def pull(seed, xs):
+    """One row, or a sum of rows with the weights in `seed`: walk the run backwards, and share out what flows into a number."""
+    flow = dict.fromkeys(RUN, 0.0) | seed
     for number in reversed(RUN):
         for source, slope in number.made_from:
             flow[source] += flow[number] * slope
@@ -50,8 +52,40 @@ def push(ys, x):
     return [moves[y] for y in ys]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a question will be answered: data, with a reason. Nothing has run yet."""
+
+    way: str
+    passes: int
+    because: str
+
+
+def plan(ys, xs):
+    """Along the shorter side of the Jacobian."""
+    rows, columns = len(ys), len(xs)
+    because = f"{rows} rows, {columns} columns"
+    return Plan("pull", rows, because) if rows <= columns else Plan("push", columns, because)
+
+
+def run(chosen, ys, xs):
+    """The whole Jacobian, as the plan says."""
+    if chosen.way == "pull":
+        return [pull({y: 1.0}, xs) for y in ys]
+    return [list(row) for row in zip(*(push(ys, x) for x in xs))]
+
+
+def proven(J, ys, xs):
+    """The rows of the answer, summed with random weights, next to one independent pull of the same weights."""
+    weights = [random.choice([-1, 1]) * random.uniform(0.5, 1) for _ in ys]
+    check = pull(dict(zip(ys, weights)), xs)
+    sums = [sum(w * row[k] for w, row in zip(weights, J)) for k in range(len(xs))]
+    sizes = [math.hypot(*(row[k] for row in J)) for k in range(len(xs))]
+    return all(abs(a - b) <= 2.0**-52 * (32 * size + 4 * max(sizes)) for a, b, size in zip(sums, check, sizes))
+
+
 class Derivative:
-    """`d(y) / d(x)`: it knows its question, and sweeps along the shorter side when someone looks."""
+    """`d(y) / d(x)`: it knows its question, and computes only when someone looks."""
 
     def __init__(self, ys, xs):
         self.ys, self.xs = ys, xs
@@ -61,13 +95,13 @@ class Derivative:
 
     @property
     def value(self):
-        if len(self.ys) <= len(self.xs):
-            return [pull(y, self.xs) for y in self.ys]
-        return [list(row) for row in zip(*(push(self.ys, x) for x in self.xs))]
+        J = run(plan(self.ys, self.xs), self.ys, self.xs)
+        assert proven(J, self.ys, self.xs)  # wrt tries the next plan here
+        return J
 
     def __repr__(self):
-        way = "pull" if len(self.ys) <= len(self.xs) else "push"
-        return f"{len(self.ys)} x {len(self.xs)} by {min(len(self.ys), len(self.xs))} x {way}, not computed"
+        chosen = plan(self.ys, self.xs)
+        return f"{len(self.ys)} x {len(self.xs)} by {chosen.passes} x {chosen.way}, not computed"
 
 
 class d:
@@ -80,6 +114,7 @@ class d:
         return Derivative(self.numbers, other.numbers)
 
 
+random.seed(0)
 x = [Number(0.3), Number(-1.2), Number(2.0)]
 h = [(x[0] * x[1]).sin(), x[1] * x[2]]                  # something in between: it can be asked about too
 y = [h[0] * h[1], h[1] + x[0], h[0] + h[0], x[2] * x[2]]
@@ -87,9 +122,13 @@ y = [h[0] * h[1], h[1] + x[0], h[0] + h[0], x[2] * x[2]]
 J = d(y) / d(x)
 assert repr(J) == "4 x 3 by 3 x push, not computed"
 assert repr(J[:1]) == "1 x 3 by 1 x pull, not computed"
-assert J.value[2] == J[2:3].value[0]                     # a column sweep and a row sweep agree
+assert J.value[2] == J[2:3].value[0]                     # columns and a row agree
 assert (d(y) / d(h)).value[0] == [h[1].value, h[0].value]
 assert (d(h) / d(h)).value == [[1, 0], [0, 1]]           # the identity, and no special case for it
+
+wrong = J.value
+wrong[0], wrong[1] = wrong[1], wrong[0]                  # two rows exchanged: the proof notices
+assert not proven(wrong, y, x)
 
 slope = 2 * x[1].value * math.cos(x[0].value * x[1].value)     # y[2] = 2 sin(x0 x1), by hand
 assert math.isclose(J.value[2][0], slope)

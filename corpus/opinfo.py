@@ -148,7 +148,7 @@ def examine_pattern(y: Any, x: Any, expected: Any, outcome: Outcome) -> None:
     import numpy as np
 
     from wrt import d
-    from wrt._plan.patterns.compose import compose
+    from wrt._plan.patterns.irregular import compose
     from wrt.errors import WrtError
 
     try:

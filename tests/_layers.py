@@ -41,7 +41,7 @@ HOME = {
 # The demo is a user's code: it asks wrt about tensors it made itself.
 USERS_CODE = ("wrt._cli.demo",)
 
-ONLY_STDLIB_AND = {"_core": {"numpy"}, "errors": set[str]()}
+ONLY_STDLIB_AND = {"_core": {"numpy", "psutil"}, "errors": set[str]()}
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _why_not(one: Import) -> str | None:
     if top in HOME and here != HOME[top] and not one.importer.startswith(USERS_CODE):
         return f"{top} is imported under {HOME[top]} alone"
     if here in ONLY_STDLIB_AND and top not in ONLY_STDLIB_AND[here] and top not in sys.stdlib_module_names:
-        return f"{here} needs only the standard library{' and numpy' if here == '_core' else ''}"
+        return f"{here} needs only the standard library{', numpy and psutil' if here == '_core' else ''}"
     return None
 
 

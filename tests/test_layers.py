@@ -55,7 +55,7 @@ OFFENDERS = {
     "a framework in the core": ({"wrt._core.ask": "import torch"}, "torch is imported under _backends.torch alone"),
     "a framework, lazily": ({"wrt._run.answer": "def f():\n  from torch import nn"}, "torch is imported under"),
     "a framework in another's backend": ({"wrt._backends.torch.record": "import jax"}, "jax is imported under"),
-    "scipy in the core": ({"wrt._core.pattern": "import scipy.sparse"}, "only the standard library and numpy"),
+    "scipy in the core": ({"wrt._core.pattern": "import scipy.sparse"}, "only the standard library, numpy and psutil"),
     "numpy in errors": ({"wrt.errors": "import numpy"}, "only the standard library"),
     "a new part": ({"wrt._utils": ""}, "_utils has no place in the diagram"),
     "a cycle, lazily": (

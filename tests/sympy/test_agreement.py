@@ -18,11 +18,12 @@ COUNT = int(os.environ.get("WRT_SYMPY", "300"))
 def test_random_expressions(framework):
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
-    command = [sys.executable, "-m", "tests.sympy.compare", framework, "--count", str(COUNT)]
+    count = COUNT // 5 if framework == "jax" else COUNT  # every expression is compiled
+    command = [sys.executable, "-m", "tests.sympy.compare", framework, "--count", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["count"] == COUNT
+    assert found["count"] == count
     assert found["worst"] < 1e-10, found
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from tests.plan.problems import row_loop
 from wrt import d
-from wrt._plan.patterns.compose import compose
+from wrt._plan.patterns.irregular import compose
 
 INDEX = torch.tensor([3, 0, 0, 5, 2, 4, 1, 3])
 

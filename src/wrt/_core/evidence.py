@@ -105,8 +105,8 @@ class Evidence(Protocol):
         None instead of a list where the engine that answers is not the one of the user's run: it would prove nothing.
         """
 
-    def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
-        """The gradient of sum(seed * y) with respect to every value on the way, by one pass of the engine."""
+    def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
+        """The gradient of sum(seed * y) with respect to every value on the way, or at least to these, by one pass."""
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         """One operation's own pull, without anything around it: a cotangent for each of its inputs."""

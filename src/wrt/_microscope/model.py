@@ -180,12 +180,8 @@ class Microscope:
         seed = np.zeros(value.size)
         seed[elements.positions] = 1.0
         evidence = recording.evidence()
-        quick = getattr(evidence, "measured", None)  # a framework that measures where the numbers are
-        if quick is not None:
-            yield from quick(number, seed.reshape(value.shape), self._values)
-            return
-        for k, g in evidence.cotangents(number, seed.reshape(value.shape)).items():
-            if g is not None and k in self.plain.tensors:
+        for k, g in evidence.cotangents(number, seed.reshape(value.shape), self._values).items():
+            if g is not None and g.size and k in self.plain.tensors:
                 yield k, measure(g)
 
     @cached_property

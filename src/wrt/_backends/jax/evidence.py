@@ -122,7 +122,7 @@ class JaxEvidence:
     def largest(self, y: int, seed: Numbers, xs: Sequence[int]) -> list[float | None] | None:
         return None
 
-    def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
+    def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
         nodes = reversed(self.graph.nodes[: len(self.ops)])
         return by_hand.cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
 

@@ -307,7 +307,7 @@ class TensorFlowEvidence:
     def largest(self, y: int, seed: Numbers, xs: Sequence[int]) -> list[float | None] | None:
         return None
 
-    def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
+    def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
         """Operation by operation; a rule written by hand stands for what is inside it."""
         taken: set[int] = set()
 

@@ -14,6 +14,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.contract import contract
 from wrt._backends.torch.pages import NUMPY, product, zeros
 from wrt._backends.torch.transfers import in_numpy, sent
+from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.value import Value
 
@@ -256,6 +257,4 @@ class TorchArrays:
             # `memory_reserved` and `memory_allocated` each write out all statistics first: 0.4 ms
             held = torch.cuda.memory.memory_stats_as_nested_dict(value.key.device)
             return int(free + sum(sign * held[kind]["all"]["current"] for sign, kind in CACHED))
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return room.available()

@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import CO_OPTIMIZED
@@ -281,23 +281,25 @@ def refuses_double_backward(node: Node) -> bool:
     return bool(node.name() == "torch::autograd::Error")
 
 
-def holds_a_refusal(start: Node) -> bool:
-    """Whether such a node lies above; types of nodes that were met before are not asked for their names again."""
+def kinds_above(start: Node) -> set[type] | None:
+    """The types of nodes above, or None where such a one is among them; a type that was met before is not asked again."""
     seen = {start}
+    kinds = set()
     waiting = [start]
     while waiting:
         node = waiting.pop()
         kind = type(node)
+        kinds.add(kind)
         if kind not in _HARMLESS:
             if refuses_double_backward(node):
-                return True
+                return None
             if not issubclass(kind, torch._C._FunctionBase) and kind.__name__ != _UNNAMED:
                 _HARMLESS.add(kind)
         for upstream, _ in node.next_functions:
             if upstream is not None and upstream not in seen and type(upstream) is not ACCUMULATE:
                 seen.add(upstream)
                 waiting.append(upstream)
-    return False
+    return kinds
 
 
 _HARMLESS: set[type] = set()
@@ -428,7 +430,7 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
 
     Autograd does not tell which tensors these are, and to follow every `retain_grad()` a function of torch would have to be
     replaced. So they are looked for where programs keep them: in the variables of the function that asked and of the one that
-    called it, in small containers and attributes of modules there.
+    called it, and in small containers, objects and modules there.
     """
     found: list[torch.Tensor] = []
     frames = 0
@@ -436,19 +438,23 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
         if user_files[frame.f_code.co_filename]:
             frames += 1
             names = frame.f_locals
-            for value in names.values():
-                kind = _HOLDERS[type(value)]
-                if kind is None:
-                    continue
-                if kind == "tensor":
-                    if value.retains_grad:
-                        found.append(value)
-                    continue
-                inner = value if kind == "items" else (value if kind == "dict" else vars(value)).values()
-                if kind == "module" or len(inner) <= thresholds.RETAINED_ITEMS:
-                    for one in inner:
-                        if _HOLDERS[type(one)] == "tensor" and one.retains_grad:
-                            found.append(one)
+            looked_into = 0
+            waiting: list[Iterable[Any]] = [names.values()]
+            while waiting:
+                for value in waiting.pop():
+                    kind = _HOLDERS[type(value)]
+                    if kind is None:
+                        continue
+                    if kind == "tensor":
+                        if value.retains_grad:
+                            found.append(value)
+                    elif looked_into < thresholds.RETAINED_OBJECTS:
+                        looked_into += 1
+                        inner = value if kind == "items" else value.values() if kind == "dict" else vars(value).values()
+                        if len(inner) <= thresholds.RETAINED_ITEMS:
+                            waiting.append(inner)
+                        if kind == "module":
+                            waiting.append(value._modules.values())
             if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(names) == 3:
                 names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
@@ -468,6 +474,9 @@ class _Holders(dict[type, str | None]):
             found = "dict"
         elif issubclass(kind, torch.nn.Module):
             found = "module"
+        elif kind.__dictoffset__ and kind.__module__ != "builtins":
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            found = "object" if user_files[file or "<stdin>"] else None
         self[kind] = found
         return found
 

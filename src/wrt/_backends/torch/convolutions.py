@@ -45,14 +45,11 @@ def weights_of(pulled: Iterable[torch.Tensor | None]) -> Weights | None:
     return Weights(frozenset(found.values()), len(found)) if found else None
 
 
-def push(sweep: Callable[[], Any], weights: Weights | None) -> Any:
-    """What a sweep gives; with weights that nobody differentiates by, without their gradients."""
-    if weights is not None:
-        with _WithoutWeights(weights) as mode:
-            pushed = sweep()
-        if mode.computed == weights.convolutions:  # one for each: nothing was left out that is needed
-            return pushed
-    return sweep()
+def push(sweep: Callable[[], Any], weights: Weights) -> Any:
+    """What a sweep gives, without the gradients of weights that nobody differentiates by."""
+    with _WithoutWeights(weights) as mode:
+        pushed = sweep()
+    return pushed if mode.computed == weights.convolutions else sweep()  # one for each: nothing was left out that is needed
 
 
 class _WithoutWeights(TorchDispatchMode):

@@ -124,17 +124,20 @@ class TorchEngine:
                 found = torch.autograd.grad(outputs, [seed], list(column), retain_graph=True, allow_unused=True)
                 return (torch.zeros_like(seed) if found[0] is None else found[0],)
 
+            def sweep(f: Callable[..., Any], *given: Any) -> Any:
+                return f(*given) if self._weights is None else convolutions.push(partial(f, *given), self._weights)
+
             refused: list[str] = []
             if batched and count > 1:
                 try:
-                    (pushed,) = convolutions.push(partial(compat.batched, one, *columns), self._weights)
+                    (pushed,) = sweep(compat.batched, one, *columns)
                     return Swept([None if pushed is None else pushed.detach()], f"{DOUBLE_BACKWARD}, {VMAP}")
                 except torch.OutOfMemoryError:
                     raise
                 except Exception as error:
                     refused.append(f"{DOUBLE_BACKWARD}, {VMAP}: {_first_line(error)}")
             try:
-                rows = [convolutions.push(partial(one, *column), self._weights)[0] for column in zip(*columns, strict=True)]
+                rows = [sweep(one, *column)[0] for column in zip(*columns, strict=True)]
                 pushed = torch.stack(rows).detach()
             except Exception as error:
                 raise CannotSweep(_first_line(error)) from error
@@ -150,14 +153,19 @@ class TorchEngine:
                 pulled = torch.autograd.grad([self.out], self.ins, [seed], create_graph=True, allow_unused=True)
             except Exception as error:
                 raise CannotSweep(_first_line(error)) from error
+            kinds: set[type] = set()
             for g in pulled:
                 if g is None:
                     continue
                 if not g.requires_grad:
                     raise CannotSweep("a backward on the path cannot be differentiated again")
-                if g.grad_fn is not None and compat.holds_a_refusal(g.grad_fn):
+                above = set[type]() if g.grad_fn is None else compat.kinds_above(g.grad_fn)
+                if above is None:
                     raise CannotSweep("a backward on the path is marked once_differentiable")
-            self._seed, self._pulled, self._weights = seed, list(pulled), convolutions.weights_of(pulled)
+                kinds |= above
+            if any(kind.__name__ == convolutions.CONVOLUTION for kind in kinds):
+                self._weights = convolutions.weights_of(pulled)
+            self._seed, self._pulled = seed, list(pulled)
         return self._pulled
 
     # ---------------------------------------------------------------- higher order, structure

@@ -145,38 +145,24 @@ class TorchEvidence:
             sizes = iter(_largest(_gradients(out, seed, asked)))
         return [next(sizes) if edge in asked else None for edge in into]
 
-    def cotangents(self, y: int, seed: Numbers) -> dict[int, Numbers | None]:
+    def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
         out = self.edge(y)
         if out is None:
             return {}
-        numbers, edges = self._edges(out)
+        pairs = [(k, edge) for k, edge in self._edges(out) if xs is None or k in xs]
         with quiet():
-            found = _Lazy(zip(numbers, _gradients(out, seed, edges), strict=True))
+            pulled = _gradients(out, seed, [edge for _, edge in pairs])
+            found = _Lazy((k, gradient) for (k, _), gradient in zip(pairs, pulled, strict=True))
         found[y] = np.asarray(seed, dtype=np.float64)
         return cast(Any, found)
 
-    def measured(self, y: int, seed: Numbers, wanted: frozenset[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """How large the gradient of sum(seed * y) is at these values, by one pass; nothing is copied."""
-        out = self.edge(y)
-        if out is None:
-            return
-        found = [(k, edge) for k, edge in zip(*self._edges(out), strict=True) if k in wanted]
-        with quiet():
-            pulled = _gradients(out, seed, [edge for _, edge in found])
-            for number, gradient in zip([y, *(k for k, _ in found)], [like(seed, out), *pulled], strict=True):
-                if gradient is not None and gradient.numel():
-                    yield number, _measure(gradient.detach())
-
-    def _edges(self, out: GradientEdge) -> tuple[list[int], list[GradientEdge]]:
+    def _edges(self, out: GradientEdge) -> Iterator[tuple[int, GradientEdge]]:
         """Values whose edge can be reached from here."""
         reached = set(compat.reachable(out.node))
-        numbers, edges = [], []
         for number in range(len(self.recorder.values)):
             edge = self.edge(number)
             if edge is not None and edge.node in reached and not compat.same_edge(edge, out):
-                numbers.append(number)
-                edges.append(edge)
-        return numbers, edges
+                yield number, edge
 
     # ---------------------------------------------------------------- one operation
 
@@ -311,24 +297,3 @@ class _Lazy(UserDict[int, Any]):
         if isinstance(found, Tensor):
             found = self.data[number] = as_numbers(found)
         return found
-
-
-def _measure(gradient: Tensor) -> dict[str, Any]:
-    if gradient.layout != torch.strided:
-        gradient = gradient.to_dense()
-    sizes = gradient.abs()
-    count = sizes.numel()
-    largest, mean = (float(one) for one in (sizes.amax(), sizes.mean(dtype=torch.float64)))
-    broken = 0
-    if not (mean - mean == 0 and largest - largest == 0):  # a NaN or an infinity shows in the mean
-        finite = torch.isfinite(sizes)
-        broken = count - int(finite.sum())
-        good = sizes[finite]
-        largest, mean = (float(good.max()), float(good.mean(dtype=torch.float64))) if good.numel() else (0.0, 0.0)
-    return {
-        "max": largest if broken < count else "nan",
-        "mean": mean if broken < count else "nan",
-        "zeros": count - int(torch.count_nonzero(sizes)),
-        "nonfinite": broken,
-        "size": count,
-    }

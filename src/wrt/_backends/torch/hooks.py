@@ -16,18 +16,14 @@ from wrt._core.value import Side
 from wrt._names.peek import called
 
 
-def may_act() -> bool:
-    """Whether some hook may be set anywhere."""
-    return compat.hooks_so_far() > 0
-
-
 def hook_notes(start: Any, x: Side) -> Iterator[str]:
     """One sentence for each tensor or module with hooks between here and x; walks the graph, so only on request."""
     if not compat.hooks_so_far():
         return
     nodes = set(compat.reachable(start))
     between = nodes | {value.key.edge.node for value in x.values if value.key.edge is not None}
-    for tensor in (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)):
+    kinds = {torch.Tensor, *_below(torch.Tensor)}
+    for tensor in [one for one in gc.get_objects() if type(one) in kinds]:
         edge = compat.edge_of(tensor) if tensor.requires_grad and tensor._backward_hooks else None
         if edge is not None and edge.node in between:
             name = called(tensor, f"the tensor of shape {tuple(tensor.shape)}")
@@ -38,6 +34,13 @@ def hook_notes(start: Any, x: Side) -> Iterator[str]:
         yield f"{_hooks(on_nodes)} on nodes of the graph: the answer is the gradient you train with"
     if on_modules:
         yield f"{_hooks(len(on_modules))} on modules: the answer is the gradient you train with"
+
+
+def _below(kind: type) -> Iterator[type]:
+    below: list[type] = type.__subclasses__(kind)
+    for one in below:
+        yield one
+        yield from _below(one)
 
 
 def _hooks(count: int) -> str:

@@ -348,14 +348,13 @@ class TorchRecording(LiveRecord):
         found = self.names.of(self.recorder.values[number])
         return found[0].where if found else None
 
-    def line_of(self, node: Any) -> Where | None:
-        """The user's line that made an autograd node, or a tensor."""
-        if isinstance(node, Tensor):
-            found = self.find(node)
+    def line_of(self, made: Any) -> Where | None:
+        if isinstance(made, Tensor):
+            found = self.find(made)
             return None if found is None else self.where(found)
         if self._lines is None or self._lines[0] != len(self.recorder.operations):
             self._lines = (len(self.recorder.operations), operations_of_nodes(self.recorder))
-        operation = self._lines[1].get(node)
+        operation = self._lines[1].get(made)
         spot = None if operation is None else self.recorder.operation(operation).spot
         return place(*spot) if spot else None
 

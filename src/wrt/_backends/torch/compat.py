@@ -449,9 +449,9 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
                         if value.retains_grad:
                             found.append(value)
                     elif looked_into < thresholds.RETAINED_OBJECTS:
-                        looked_into += 1
                         inner = value if kind == "items" else value.values() if kind == "dict" else vars(value).values()
-                        if len(inner) <= thresholds.RETAINED_ITEMS:
+                        if 0 < len(inner) <= thresholds.RETAINED_ITEMS:
+                            looked_into += 1
                             waiting.append(inner)
                         if kind == "module":
                             waiting.append(value._modules.values())

@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
 # pytest answers 5 when a folder holds no test yet
 MAYBE  := || [ $$? -eq 5 ]
 
-.PHONY: demo test bench corpus docs page lint types tests clean
+.PHONY: demo test bench corpus docs page lint types tests tests-jax tests-tensorflow clean
 .DEFAULT_GOAL := test
 
 # ---- set-up: a stamp file per level, older than pyproject.toml or constraints.txt means again ----
@@ -107,10 +107,10 @@ types: $(VENV)/.dev
 # TensorFlow and JAX have processes of their own, side by side: three frameworks in one are slow and heavy.
 tests: $(VENV)/.dev
 	@$(PYTEST) -n $(JOBS) --dist worksteal tests --ignore=tests/tensorflow --ignore=tests/jax $(ARGS) $(MAYBE)
-	@$(PYTEST) tests/tensorflow $(ARGS) > $(VENV)/tensorflow.log 2>&1 & other=$$!; \
-	$(PYTEST) tests/jax $(ARGS); jax=$$?; \
-	wait $$other; tensorflow=$$?; cat $(VENV)/tensorflow.log; \
-	for code in $$jax $$tensorflow; do [ $$code -eq 0 ] || [ $$code -eq 5 ] || exit 1; done
+	@$(MAKE) --no-print-directory --output-sync=target -j $(JOBS) tests-jax tests-tensorflow
+
+tests-jax tests-tensorflow: tests-%: $(VENV)/.dev
+	@$(PYTEST) tests/$* $(ARGS) $(MAYBE)
 
 clean:
 	rm -rf $(VENV) frontend/node_modules src/wrt/_microscope/assets site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -167,3 +167,18 @@ def test_looking_for_retained_gradients_keeps_nothing_alive_and_leaves_locals_al
     del mine, h
     (d(y) / d(x)).value
     assert held() is None
+
+
+HIDDEN: list[dict[str, torch.Tensor]] = []
+
+
+def test_a_retained_gradient_that_is_not_found_stops_no_question() -> None:
+    x = torch.linspace(0.5, 2.0, 3, dtype=torch.float64).requires_grad_()
+    h = x * 2
+    h.retain_grad()
+    y = torch.sin(h)
+    HIDDEN.append({"h": h})
+    del h
+    for _ in range(2):
+        agree((d(y) / d(x)).value, torch.diag(2 * torch.cos(2 * x)).detach())
+    assert HIDDEN.pop()["h"].grad is None

@@ -44,6 +44,11 @@ def recall(key: Hashable) -> Plan | str | None:
         return found
 
 
+def holds(plan: Plan) -> bool:
+    """Whether this very plan was recalled: then it need not be remembered again."""
+    return any(plan is known for known in tuple(_PLANS.values()))
+
+
 def remember(key: Hashable, plan: Plan | str) -> None:
     with _LOCK:
         _PLANS[key] = plan

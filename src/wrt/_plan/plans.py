@@ -76,7 +76,7 @@ def better(ask: Ask, engine: Engine, look: Look, report: Report, *, sifted: bool
 
 def remember(ask: Ask, plan: Plan, *, sifted: bool = False) -> None:
     """Use this plan for the next question of the same structure: it held."""
-    if not isinstance(plan, Patch) and worth_planning(ask):
+    if not isinstance(plan, Patch) and worth_planning(ask) and not cache.holds(plan):
         cache.remember((cache.key_of(ask), sifted), plan)
 
 

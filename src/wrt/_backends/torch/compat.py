@@ -13,6 +13,7 @@ Private names, and the versions of torch in which they were seen as they are use
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import warnings
@@ -458,6 +459,21 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
             if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(names) == 3:
                 names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
+    return found
+
+
+def spoiled_by_batch() -> list[torch.Tensor]:
+    """Tensors that were not found so, and hold a gradient of a batch that is over: it stands in the way of every pass.
+
+    All objects are looked at, so only where a pass was refused. What is spoiled is dropped.
+    """
+    found = []
+    for tensor in [one for one in gc.get_objects() if _HOLDERS[type(one)] == "tensor"]:
+        if not tensor.is_leaf and tensor.retains_grad and tensor.grad is not None:
+            batch = torch._C._functorch
+            if batch.is_batchedtensor(tensor.grad) or batch.is_legacy_batchedtensor(tensor.grad):
+                tensor.grad = None
+                found.append(tensor)
     return found
 
 

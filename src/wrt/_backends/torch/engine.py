@@ -8,6 +8,7 @@ backward cannot be differentiated; the proof of every answer sees that.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -69,6 +70,10 @@ class TorchEngine:
                 with compat.Undisturbed(self.y.key.retained):
                     pulled = compat.pull(self.out, self.ins, seed[0])
         except RuntimeError as error:
+            spoiled = compat.spoiled_by_batch()
+            if spoiled:
+                self.y.key.retained = [*(self.y.key.retained or ()), *map(weakref.ref, spoiled)]
+                return self.plain(seed)
             raise in_our_words(error) from error
         found: list[Tensor | None] = []
         for gradient in pulled:

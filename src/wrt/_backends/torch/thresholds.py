@@ -6,7 +6,7 @@ RETAINED_FRAMES = 2
 RETAINED_ITEMS = 24
 """Of a container or object there, of which more would be data."""
 
-RETAINED_OBJECTS = 100
+RETAINED_OBJECTS = 24
 """Containers, objects and modules that are looked into."""
 
 FRESH_MEMORY_ELEMENTS = 2**18

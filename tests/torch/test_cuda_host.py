@@ -40,11 +40,11 @@ def waits(run) -> int:
 
 
 CASES = {
-    # the last look at the certificate; cold, samples are looked at before that, and slots that nobody owns are listed
-    "direct": (lambda: smooth, (100,), "direct", 1, 1),
-    "stencil": (lambda: burgers, (800,), "structured", 3, 1),
-    "samples": (lambda: samples, (40, 8), "structured", 2, 1),
-    "narrow": (narrow, (4096,), "cut", 1, 1),
+    # for what the independent pass gave, and for the sums it is held to; cold, sampled rows are looked at before that
+    "direct": (lambda: smooth, (100,), "direct", 2, 2),
+    "stencil": (lambda: burgers, (800,), "structured", 3, 2),
+    "samples": (lambda: samples, (40, 8), "structured", 3, 2),
+    "narrow": (narrow, (4096,), "cut", 2, 2),
 }
 
 
@@ -59,24 +59,12 @@ def test_the_host_waits_for_verdicts_alone(name, monkeypatch):
     (d(y) / d(x)).value  # what is loaded and kept for all questions
     cache.forget()
     first, second = d(y) / d(x), d(y) / d(x)
-    assert waits(lambda: first.value) <= cold
-    assert waits(lambda: second.value) <= again
+    assert (waits(lambda: first.value), waits(lambda: second.value)) == (cold, again)
     assert first.explain().strategy == second.explain().strategy == strategy
     expected = torch.func.jacrev(f)(x)  # 4096 rows one by one would take a minute
     for J in (first, second):
         torch.testing.assert_close(J.value.reshape(expected.shape), expected)
         assert J.certificate
-
-
-def test_elements_picked_by_an_index_are_pushed():
-    """Pulled back on a GPU they would be sorted first, in every pass."""
-    picked = torch.randint(0, 200, (1500,), device="cuda", generator=torch.Generator("cuda").manual_seed(1))
-    x = torch.randn(200, dtype=torch.float64, device="cuda", requires_grad=True)
-    y = torch.zeros_like(x).index_add(0, picked % 150, x[picked].sin())
-    J = d(y) / d(x)
-    torch.testing.assert_close(J.value, row_loop(y, x))
-    assert J.explain().steps[-1].way == "push"
-    assert J.certificate
 
 
 def test_a_device_without_room_is_asked_in_smaller_calls(monkeypatch):

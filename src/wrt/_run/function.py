@@ -24,7 +24,7 @@ from wrt._run.answer import look_by, raise_unless_independent
 from wrt._run.forms import Dense
 from wrt._run.memory import refuse_too_large
 from wrt._run.options import current
-from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, of_plain_rows, weights_of, wide
+from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, of_plain_rows, weights_in, wide
 from wrt._run.run import run, run_shared
 from wrt._run.sweep import Sweeper
 from wrt.errors import EngineRefused, WrongQuery, WrongShape
@@ -150,12 +150,11 @@ class Function:
     def _answer_and_check(self, plan: Plan, dense: bool, leaves: Sequence[Array]) -> tuple[Array, Array]:
         """The same, and what one unbatched pull says of random weights of its rows: beside the batch, not in it."""
         sweeper = self._sweeper(leaves)
-        weights = sweeper.arrays.from_numpy(weights_of(self._ask.m)[None], self._ask.y)
-        return self._answer(plan, dense, leaves), sweeper.plain(weights, "independent check")
+        return self._answer(plan, dense, leaves), sweeper.plain(weights_in(self._ask)[0], "independent check")
 
     def _judge(self, found: Array, expected: Array, *, dense: bool, rows: bool) -> Certificate:
         ask, arrays = self._ask, self._ask.y.record.backend.arrays
-        weights = wide(arrays.numpy(arrays.from_numpy(weights_of(ask.m)[None], ask.y)))[0]
+        weights = weights_in(ask)[1]
         precision = max(arrays.precision(value) for value in (ask.y, *ask.x.values))
         if dense:
             sums = Dense(ask, found).weighted_columns(weights)

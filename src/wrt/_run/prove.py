@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wrt._core.ask import Ask
 from wrt._core.index import Positions
 from wrt._core.protocol import Array, CannotSweep, Numbers
 from wrt._core.report import Certificate
@@ -47,6 +48,17 @@ def weights_of(count: int) -> npt.NDArray[np.float64]:
     made = generator.choice([-1.0, 1.0], count) * generator.uniform(0.5, 1.0, count)
     made.setflags(write=False)
     return made
+
+
+def weights_in(ask: Ask) -> tuple[Array, Numbers]:
+    """The weights as seeds, (1, m), and as y's type has them: read before a hook can write into the seeds."""
+    arrays, weights = ask.y.record.backend.arrays, weights_of(ask.m)
+    size = arrays.itemsize(ask.y)
+    if size < np.dtype(np.float32).itemsize or ask.complex_y:
+        seeds = arrays.from_numpy(weights[None], ask.y)
+        return seeds, wide(arrays.numpy(seeds))[0]
+    rounded = weights.astype(np.float32 if size == np.dtype(np.float32).itemsize else np.float64)
+    return arrays.from_numpy(rounded[None], ask.y), wide(rounded)
 
 
 @dataclass(slots=True)
@@ -79,9 +91,8 @@ class Proof:
         """Make the independent pass; False where no path leads to x. Where pushes follow it may set them up."""
         if self._expected is None:
             sweeper, ask = self.sweeper, self.sweeper.ask
-            weights = sweeper.arrays.from_numpy(weights_of(ask.m)[None], ask.y)
-            rounded = wide(sweeper.arrays.numpy(weights))[0]  # as y's type has them, before a hook can write into them
-            found = sweeper.plain(weights, "independent check", then_push=then_push)
+            seeds, rounded = weights_in(ask)
+            found = sweeper.plain(seeds, "independent check", then_push=then_push)
             if found is None:
                 return False
             self._weights, self._expected = rounded, wide(sweeper.arrays.numpy(found))[0]

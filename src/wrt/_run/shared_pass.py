@@ -15,7 +15,7 @@ from wrt._core.value import Side
 from wrt._run.answer import Answer
 from wrt._run.memory import answer_bytes, free, lines_per_call
 from wrt._run.options import current
-from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, weights_of, wide
+from wrt._run.prove import ENGINE, SWITCHED_OFF, compare, weights_in, wide
 from wrt._run.sweep import Sweeper
 from wrt._run.thresholds import CHECKED_BYTES
 
@@ -112,8 +112,7 @@ class Leaves:
     def _proofs(self, blocks: Blocks) -> list[Certificate | None]:
         """One plain pull of a random combination of rows, compared in every leaf."""
         first, arrays = self.first, self.arrays
-        probe = arrays.from_numpy(weights_of(first.m)[None], first.y)
-        weights = wide(arrays.numpy(probe))[0]  # before a hook can write into them
+        probe, weights = weights_in(first)
         sweeper = Sweeper(first, self.engine, self.report)
         expected = self._columns(self.engine.plain(sweeper.seeds(probe)), 1)
         self.report.steps.append(Step("independent check", "pull", "one by one", 1, 1))

@@ -173,7 +173,10 @@ class TorchArrays:
         if array.is_complex() or (array.dtype == torch.float64 and not array.is_cpu):
             wide = array.to(torch.complex128 if array.is_complex() else torch.float64)
             sums = sent(weights, array.device).to(wide.dtype) @ wide
-            return self.numpy(sums), self.numpy(torch.linalg.vector_norm(wide, dim=0)) if norms is None else norms
+            if norms is not None:
+                return self.numpy(sums), norms
+            both = self.numpy(torch.stack([sums, torch.linalg.vector_norm(wide, dim=0).to(wide.dtype)]))  # one transfer
+            return both[0], both[1].real
         if array.is_cpu and (array.dtype == torch.float64 or array.numel() <= SUMMED_AT_ONCE):
             numbers = self.numpy(array).astype(np.float64, copy=False)
             return weights @ numbers, np.sqrt(np.einsum("mn,mn->n", numbers, numbers)) if norms is None else norms
@@ -237,7 +240,7 @@ class TorchArrays:
         return size
 
     def precision(self, value: Value) -> float:
-        if value.dtype == torch.float32 and value.key.device.type == "cuda" and compat.multiplies_in_tf32():
+        if value.dtype == torch.float32 and value.key.device.type == "cuda" and compat.multiplies_in_tf32(value.key.edge):
             return TF32_ROUNDING
         eps = float(torch.finfo(value.dtype).eps)
         return eps / 2 if value.dtype in HALF else eps

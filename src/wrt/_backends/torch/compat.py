@@ -320,9 +320,16 @@ def is_users_function(node: Node) -> bool:
     return not str(getattr(forward, "__module__", "")).startswith("torch.")
 
 
-def multiplies_in_tf32() -> bool:
-    """Whether a GPU may multiply float32 in TF32: of matrices where the user allows it, of convolutions by itself."""
-    return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
+def multiplies_in_tf32(edge: GradientEdge | None) -> bool:
+    """Whether a GPU may multiply float32 in TF32 above here: matrices where the user allows it, convolutions by itself."""
+    if torch.backends.cuda.matmul.allow_tf32:
+        return True
+    if edge is None or not torch.backends.cudnn.allow_tf32:
+        return False
+    return any(type(node).__name__.startswith(_BY_CUDNN) for node in reachable(edge.node))
+
+
+_BY_CUDNN = ("Convolution", "Cudnn", "CppFunction")  # the last: nodes that Python has no name for
 
 
 def node_hooks(node: Node) -> int:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, Positions, Shape
+from wrt._core.pattern import Compression
 from wrt._core.plan import Address
 from wrt._core.value import Side, Value
 from wrt._core.where import Where
@@ -277,6 +278,9 @@ class Arrays(Protocol):
     def permute(self, array: Array, order: Sequence[int]) -> Array: ...
     def take(self, array: Array, positions: Positions, axis: int) -> Array: ...
     def concat(self, arrays: Sequence[Array], axis: int) -> Array: ...
+    def place_passes(self, shape: Shape, compression: Compression, values: Array, like: Value) -> Array | None:
+        """All slots of the passes where they belong, placed by the device itself; None where positions have to be listed."""
+
     def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
         """Zeros of this shape with values written at flat positions, each of which comes once."""
 

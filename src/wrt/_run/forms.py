@@ -41,7 +41,8 @@ class Dense:
         self.norms = norms
 
     def weighted_columns(self, weights: Numbers) -> tuple[Numbers, Numbers]:
-        return self.ask.y.record.backend.arrays.weighted_columns(weights, self.array, self.norms)
+        with np.errstate(all="ignore"):
+            return self.ask.y.record.backend.arrays.weighted_columns(weights, self.array, self.norms)
 
     def dense(self) -> Array:
         return self.array

@@ -214,12 +214,12 @@ def compare(got: Numbers, size: Numbers, expected: Numbers, precision: float, no
         largest = float(size.max(initial=0.0))
         if not math.isfinite(largest + float(off.sum())):
             return _compare_finite(off, size, expected, precision, noise)
-        allowed = precision * (own * size + FLOOR_ROUNDINGS * largest) + noise
-        allowed[size == 0] = 0.0 if isinstance(noise, float) else noise[size == 0]  # zeros with a nonzero probe always fail
-        fails = off > allowed
-    share, difference = _worst(off, size, allowed)
-    resolution = precision * (own + FLOOR_ROUNDINGS)
-    return Verdict(Certificate("probe", share, difference, resolution), np.flatnonzero(fails), allowed, True)
+        allowed = precision * own * size + (precision * FLOOR_ROUNDINGS * largest + noise)
+        if not size.all():
+            allowed[size == 0] = 0.0 if isinstance(noise, float) else noise[size == 0]  # zeros with a nonzero probe always fail
+        share, difference = _worst(off, size, allowed)
+        doubtful = np.flatnonzero(off > allowed) if share > 1.0 else np.zeros(0, np.int64)
+    return Verdict(Certificate("probe", share, difference, precision * (own + FLOOR_ROUNDINGS)), doubtful, allowed, True)
 
 
 def _compare_finite(off: Numbers, size: Numbers, expected: Numbers, precision: float, noise: Any) -> Verdict:
@@ -248,11 +248,10 @@ def _compare_finite(off: Numbers, size: Numbers, expected: Numbers, precision: f
 
 def _worst(off: Numbers, size: Numbers, allowed: Numbers) -> tuple[float, float]:
     """The largest share of what is allowed, and the largest difference next to the size of its column."""
-    if not len(off) or not off.any():
+    if not off.any():
         return 0.0, 0.0
-    with np.errstate(all="ignore"):
-        shares = np.where(off == 0, 0.0, off / allowed)
-        return float(shares.max()), float(np.where(off == 0, 0.0, off / size).max())
+    shares, differences = off / allowed, off / size  # 0 / 0 where a column of zeros is borne out, and x / 0 where it is not
+    return float(np.fmax.reduce(shares)), float(np.fmax.reduce(differences))
 
 
 def wide(numbers: Numbers) -> Numbers:

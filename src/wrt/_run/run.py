@@ -252,10 +252,12 @@ class Shared:
         if steps is not None:
             found = arrays.strided(shape, arrays.reshape(arrays.cast(self.passes, like), compression.box), *steps)
         else:
-            slots, places = compression.flat
             values = arrays.reshape(self.passes, (-1,))
-            owned = values if len(slots) == compression.slots else arrays.take(values, slots, 0)
-            found = arrays.scatter(shape, places, owned, like)
+            found = arrays.place_passes(shape, compression, values, like)
+            if found is None:
+                slots, places = compression.flat
+                owned = values if len(slots) == compression.slots else arrays.take(values, slots, 0)
+                found = arrays.scatter(shape, places, owned, like)
         if self.alone is None:
             return found
         return arrays.place(found, (slice(None), self.plan.alone), self.alone)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import larger, weighted_columns
+from wrt._core.pattern import Compression
 from wrt._core.protocol import Marks
 from wrt._core.value import Value
 
@@ -70,6 +71,9 @@ class NumpyArrays:
 
     def concat(self, arrays: Sequence[Array], axis: int) -> Array:
         return np.concatenate(list(arrays), axis)
+
+    def place_passes(self, shape: Shape, compression: Compression, values: Array, like: Value) -> None:
+        return None
 
     def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
         flat = np.zeros(math.prod(shape), like.dtype)

@@ -22,6 +22,7 @@ from wrt._backends.jax.thresholds import SMALL_NUMBERS
 from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
+from wrt._core.pattern import Compression
 from wrt._core.protocol import Marks, Numbers, Sheet
 from wrt._core.value import Value
 
@@ -234,6 +235,9 @@ class JaxArrays:
             return arrays[0]
         numbers = all_seen(arrays)
         return _concat(list(map(native, arrays)), axis) if numbers is None else sent(np.concatenate(numbers, axis))
+
+    def place_passes(self, shape: Shape, compression: Compression, values: Array, like: Value) -> None:
+        return None
 
     def scatter(self, shape: Shape, positions: Positions, values: Array, like: Value) -> Array:
         numbers, dtype = seen(values), np.dtype(like.dtype)

@@ -15,6 +15,7 @@ from wrt._backends.tensorflow import compat
 from wrt._core import room
 from wrt._core.index import Positions, Shape
 from wrt._core.numbers import TF32_ROUNDING, aligned_zeros, larger, weighted_columns
+from wrt._core.pattern import Compression
 from wrt._core.protocol import Marks, Numbers
 from wrt._core.value import Value
 
@@ -105,6 +106,9 @@ class TensorFlowArrays:
     @off_tapes
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else tf.concat(list(arrays), axis)
+
+    def place_passes(self, shape: Shape, compression: Compression, values: Tensor, like: Value) -> None:
+        return None
 
     @off_tapes
     def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:

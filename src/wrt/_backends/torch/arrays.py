@@ -16,6 +16,7 @@ from wrt._backends.torch.pages import NUMPY, product, zeros
 from wrt._backends.torch.transfers import in_numpy, sent
 from wrt._core import room
 from wrt._core.index import Positions, Shape
+from wrt._core.pattern import Compression
 from wrt._core.value import Value
 
 Tensor: TypeAlias = torch.Tensor
@@ -129,6 +130,19 @@ class TorchArrays:
 
     def concat(self, arrays: Sequence[Tensor], axis: int) -> Tensor:
         return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays), axis)
+
+    def place_passes(self, shape: Shape, compression: Compression, values: Tensor, like: Value) -> Tensor | None:
+        device = like.key.device
+        if device.type == "cpu":
+            return None
+        nowhere = math.prod(shape)  # one place more than there are, for slots that nobody owns
+        places = torch.zeros((1,) * len(compression.box), dtype=torch.int64, device=device)
+        for table in compression.places:
+            places = places + sent(table, device)
+        for owned in compression.owned:
+            places = torch.where(sent(owned, device), places, nowhere)
+        made = zeros((nowhere + 1,), like.dtype, device)
+        return made.scatter_(0, places.expand(compression.box).reshape(-1), values.to(like.dtype))[:-1].view(shape)
 
     def scatter(self, shape: Shape, positions: Positions, values: Tensor, like: Value) -> Tensor:
         made = zeros((math.prod(shape),), like.dtype, like.key.device)

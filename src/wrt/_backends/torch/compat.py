@@ -457,16 +457,22 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
                         if value.retains_grad:
                             found.append(value)
                     elif looked_into < thresholds.RETAINED_OBJECTS:
-                        inner = value if kind == "items" else value.values() if kind == "dict" else vars(value).values()
+                        if kind == "module":
+                            own = vars(value)
+                            inner = [own[name] for name in own.keys() - _OF_ANY_MODULE]
+                            waiting.append(value._modules.values())
+                        else:
+                            inner = value if kind == "items" else value.values() if kind == "dict" else vars(value).values()
                         if 0 < len(inner) <= thresholds.RETAINED_ITEMS:
                             looked_into += 1
                             waiting.append(inner)
-                        if kind == "module":
-                            waiting.append(value._modules.values())
             if _LOCALS_STAY and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None and sys.getrefcount(names) == 3:
                 names.clear()  # a copy that stays with the frame: it would keep alive what the user deletes
         frame = frame.f_back
     return found
+
+
+_OF_ANY_MODULE = vars(torch.nn.Module()).keys()
 
 
 def spoiled_by_batch() -> list[torch.Tensor]:

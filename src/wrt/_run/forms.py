@@ -60,22 +60,25 @@ class Dense:
 class Sparse:
     """The nonzeros of a Jacobian as a scipy matrix; the dense one is never formed unless somebody asks for it."""
 
-    __slots__ = ("ask", "matrix")
+    __slots__ = ("ask", "matrix", "norms")
 
-    def __init__(self, ask: Ask, matrix: csr_array) -> None:
+    def __init__(self, ask: Ask, matrix: csr_array, norms: Numbers | None = None) -> None:
         self.ask = ask
         self.matrix = matrix
+        self.norms = norms
 
     def weighted_columns(self, weights: Numbers) -> tuple[Numbers, Numbers]:
         from scipy.sparse import csr_array
 
         matrix = self.matrix
         data = matrix.data.astype(np.float64, copy=False)
-        wide, squares = (
-            csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape) for values in (data, data * data)
-        )
+        wide = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
         with np.errstate(all="ignore"):
-            return wide.T @ weights, np.sqrt(squares.T @ np.ones(self.ask.m))
+            sums = wide.T @ weights
+            if self.norms is not None:
+                return sums, self.norms
+            wide.data = data * data
+            return sums, np.sqrt(wide.T @ np.ones(self.ask.m))
 
     def dense(self) -> Array:
         return self.ask.y.record.backend.arrays.from_numpy(self.matrix.toarray(), self.ask.x.values[0])

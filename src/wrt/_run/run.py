@@ -43,7 +43,7 @@ def run(sweeper: Sweeper, plan: Plan, *, compact: bool = False) -> Form | None:
         shared = run_shared(sweeper, plan)
         if shared is None:
             return None
-        return Sparse(ask, shared.csr()) if compact else Dense(ask, shared.dense(), shared.norms())
+        return Sparse(ask, shared.csr(), shared.norms()) if compact else Dense(ask, shared.dense(), shared.norms())
     factors = _factors(sweeper, plan, [])
     if factors is None:
         return None
@@ -264,8 +264,10 @@ class Shared:
 
     def norms(self) -> Numbers | None:
         """The 2-norm of each column, as the passes tell; None where columns were swept apart, or where a device sums faster."""
-        if self.alone is not None or self.ask.accelerated:
+        if self.alone is not None or (self.ask.accelerated and self.compression.way == "push"):
             return None
+        if self.ask.accelerated:
+            return self.arrays.weighted_columns(np.ones(self.compression.passes), self.passes)[1]
         passes = self.arrays.numpy(self.passes).astype(np.float64)
         if self.compression.way == "pull":
             return np.asarray(np.sqrt(np.einsum("kn,kn->n", passes, passes)))

@@ -83,19 +83,23 @@ def remember(ask: Ask, plan: Plan, *, sifted: bool = False) -> None:
 class Strategies:
     """One question on its way through the strategies."""
 
-    def __init__(self, ask: Ask, engine: Engine, look: Look, report: Report, *, sifted: bool = False) -> None:
+    def __init__(
+        self, ask: Ask, engine: Engine, look: Look, report: Report, *, sifted: bool = False, often: bool = False
+    ) -> None:
+        """`often`: the plan will run many times, so that no look at the structure is too long."""
         self.ask = ask
         self.engine = engine
         self.look = look
         self.report = report
         self.sifted = sifted
+        self.often = often
         self.direct_passes = ask.n if engine.can_push and prefers_columns(ask, engine) else ask.m
 
     def candidates(self) -> Iterator[Plan]:
         """New plans, the most promising first."""
         ask, flow = self.ask, self.ask.y.record.flow(self.ask.y, self.ask.x.values)
         seconds = float("inf") if flow is None else cost.direct_seconds(flow, ask.m, ask.n)
-        quick = QUICK_SECONDS_DEVICE if ask.accelerated else QUICK_SECONDS
+        quick = 0.0 if self.often else QUICK_SECONDS_DEVICE if ask.accelerated else QUICK_SECONDS
         if flow is not None and ask.one_tensor and seconds >= quick * (1.0 if ask.accelerated else CUT_SHARE):
             yield from self._told(cut(ask, flow, self._factor))
             yield from self._told(term_by_term(ask, flow, self._factor))

@@ -218,7 +218,7 @@ def _best(ask: Ask, recorded: RecordedFunction) -> Plan:
     """A plan that holds at every point: shared passes where the operations tell that they may be, a cut, or line by line."""
     if ask.whole and ask.rows.shape == ask.y.shape and worth_planning(ask):
         sweeper = Sweeper(ask, ask.y.record.engine(ask.y, ask.x.values), Report())
-        for plan in Strategies(ask, sweeper.engine, look_by(sweeper), Report()).candidates():
+        for plan in Strategies(ask, sweeper.engine, look_by(sweeper), Report(), often=True).candidates():
             if isinstance(plan, Lines) and plan.shared is not None and plan.alone is None:
                 if recorded.takes(plan.way) and _covers(plan.shared, ask.m, recorded):
                     return plan

@@ -12,7 +12,6 @@ import numpy as np
 
 from wrt._core.evidence import Numbers
 from wrt._core.graph import Node
-from wrt._core.thresholds import WRAPPER_DEPTH
 from wrt._core.where import Where, function_name, user_files
 
 INSIDE = ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fun")
@@ -21,17 +20,15 @@ INSIDE = ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fu
 
 def user_codes(thing: Any) -> Iterator[CodeType]:
     """Code of the user's behind partials, closures and wrapped functions, the outermost first."""
-    return _codes(thing, 0, set())
-
-
-def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
-    if depth > WRAPPER_DEPTH or id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, FunctionType) and user_files[thing.__code__.co_filename]:
-        yield thing.__code__
-    for inner in _inside(thing):
-        yield from _codes(inner, depth + 1, seen)
+    waiting, seen = [thing], dict[int, Any]()
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, FunctionType) and user_files[thing.__code__.co_filename]:
+            yield thing.__code__
+        waiting += reversed(list(_inside(thing)))
 
 
 def _inside(thing: Any) -> Iterator[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from wrt import _backends
 from wrt._core.index import Elements
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._notation.d import d
 from wrt._notation.joined import reshaped
 from wrt._notation.trace import Handle, Trace, trace
@@ -209,7 +210,7 @@ def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
 def _weighted_sum(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
     """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
     shape = tuple(map(int, x.shape))
-    size = max(1, 64 * 2**20 // max(1, int(np.prod(shape)) * 8))  # copies in a batch of at most 64 MiB
+    size = max(1, BLOCK_BYTES // max(1, int(np.prod(shape)) * 8))  # copies in a batch
     total: Any = None
     for start in range(0, len(weights), size):
         some = slice(start, start + size)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from wrt._core.evidence import Again, Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Node
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._core.where import Where
 from wrt._why.causes import causes, key, ops
 from wrt._why.question import signs
@@ -23,7 +24,6 @@ from wrt._why.thresholds import (
     CHECK_TOLERANCE,
     PROBE_REFINEMENT,
     PROBE_ROUNDINGS,
-    PROBED_ELEMENTS,
     RERUN_RATIO,
     SAME_RATIO,
     rounding,
@@ -292,7 +292,7 @@ class Probe:
     def worst(self) -> Mismatch | None:
         """The element at which the two disagree most; one of many, where there are many."""
         size = self.again.inputs[self.place].size
-        if size > PROBED_ELEMENTS:
+        if size > FEW_ITEMS:
             return self.narrow(np.arange(size)) if self.disagrees(np.arange(size)) else None
         found = [self.at(k) for k in range(size)]
         return max((f for f in found if f is not None), key=lambda f: f.apart, default=None)
@@ -309,7 +309,7 @@ class Probe:
 
     def narrow(self, elements: npt.NDArray[np.int64]) -> Mismatch | None:
         """By halves to an element at which it shows."""
-        left = PROBED_ELEMENTS
+        left = FEW_ITEMS
         waiting = [elements]
         while waiting and left:
             part = waiting.pop()

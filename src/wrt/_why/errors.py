@@ -12,12 +12,12 @@ import numpy as np
 from wrt._core.evidence import LostHistory
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph, Node
+from wrt._core.thresholds import MESSAGE_CHARACTERS
 from wrt._core.where import Where, place, user_files
 from wrt._why.causes import by_operation, causes, key
 from wrt._why.cut import find_cut
 from wrt._why.paths import trainable, upstream
 from wrt._why.question import Question, display_name
-from wrt._why.thresholds import MESSAGE_CHARACTERS
 from wrt.errors import WrtError
 
 

@@ -8,11 +8,12 @@ from contextlib import suppress
 from wrt._core.evidence import Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph, Node
+from wrt._core.thresholds import ROUNDOFF_ROUNDINGS
 from wrt._why.causes import key
 from wrt._why.examine import examine
 from wrt._why.paths import carries_numbers, trainable, upstream
 from wrt._why.question import Question, display_name
-from wrt._why.thresholds import ORDINARY_RATIO, ROUNDOFF_ROUNDINGS, SURVEYED_TENSORS, rounding
+from wrt._why.thresholds import ORDINARY_RATIO, SURVEYED_TENSORS, rounding
 from wrt._why.wrong import is_crossed_loss, is_double_softmax, producer_before_reshapes
 from wrt._why.zero import ADDS
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
+from wrt._core.thresholds import MOST_OPERATIONS, ROUNDOFF_ROUNDINGS
 from wrt._why.causes import by_operation, key, ops
 from wrt._why.check import backward_mismatch, pull
 from wrt._why.cut import dead_end, explain_stop
@@ -23,10 +24,8 @@ from wrt._why.question import Question, max_abs, signs
 from wrt._why.thresholds import (
     LONG_PATH_OPERATIONS,
     NOTHING_RATIO,
-    ROUNDOFF_ROUNDINGS,
     SAME_RATIO,
     UNDERFLOW_SIZE,
-    WALKED_VALUES,
     rounding,
 )
 from wrt._why.wrong import MODULE_HOOK, sum_of_pulls
@@ -177,7 +176,7 @@ def _walk(question: Question, value: int, mask: Mask) -> Walk:
 
 def _visit(question: Question, walk: Walk, value: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
     """What the operations do that take these elements; gives the elements to go on with."""
-    if value in walk.seen or len(walk.seen) > WALKED_VALUES:
+    if value in walk.seen or len(walk.seen) > MOST_OPERATIONS:
         return
     walk.seen.add(value)
     walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]

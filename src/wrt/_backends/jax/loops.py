@@ -17,7 +17,8 @@ import jax
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Alike, Op, Var, between, comparable
-from wrt._backends.jax.thresholds import NAMED_ITERATIONS, OPENED_ITERATIONS
+from wrt._backends.jax.thresholds import NAMED_ITERATIONS
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._core.value import Value
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class Loops:
         """
         program = self.record.program
         before = list(program.ops)
-        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= OPENED_ITERATIONS]
+        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= FEW_ITEMS]
         try:
             for op in short:
                 loop = Loop.of(op)

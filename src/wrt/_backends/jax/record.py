@@ -24,7 +24,6 @@ from wrt._backends.jax.program import Op, Program, Var, between
 from wrt._backends.jax.recorded_function import JaxRecordedFunction
 from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._backends.jax.segment import structure
-from wrt._backends.jax.thresholds import KEPT_ENGINES
 from wrt._backends.jax.writes import Buffer, buffer_of
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.flow import Flow, LocalMaps
@@ -32,6 +31,7 @@ from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Engine, Patches, Record, RecordedFunction
+from wrt._core.thresholds import KEPT_ENGINES
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where
 from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex

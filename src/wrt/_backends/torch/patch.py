@@ -23,6 +23,7 @@ from wrt._backends.torch import compat
 from wrt._backends.torch.nodes import Spot, signed
 from wrt._backends.torch.walk import Sources, walk
 from wrt._core.index import Elements, Positions, Shape
+from wrt._core.thresholds import KEPT_ENTRIES
 from wrt._core.value import Value
 
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
@@ -31,7 +32,6 @@ Pull = Callable[[Any, Tensor], Tensor]
 """A node and cotangents of a patch of its output, (count, *patch) -> those of a patch of one input."""
 
 MOST_LAYERS = 400
-KEPT_RECIPES = 64  # one for each selection of rows and columns in each kind of graph
 CONVOLUTION = "ConvolutionBackward0"
 MAX_POOL = "MaxPool2DWithIndicesBackward0"
 BATCH_NORM = "NativeBatchNormBackward0"
@@ -53,7 +53,6 @@ BY_RESULT: dict[str, Any] = {
 }
 """torch's own backwards that need only the result, and so only a patch of it; other nodes are asked for all their slopes."""
 SAME_NUMBERS = ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0", "SqueezeBackward")
-IMAGE_AXES = (3, 4, 5)  # of what a convolution takes: samples, channels, and one to three more
 
 
 class Operation(NamedTuple):
@@ -190,7 +189,7 @@ def _listed(elements: Elements) -> bytes | None:
     return None if elements.listed is None else elements.listed.tobytes()
 
 
-@lru_cache(maxsize=KEPT_RECIPES)
+@lru_cache(maxsize=KEPT_ENTRIES)
 def recipe(operations: Operations, rows: Elements, columns: Elements, *listed: bytes | None) -> Recipe | None:
     """The patches between rows and columns; None where these cannot meet.
 
@@ -252,7 +251,7 @@ def _read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Ope
     """The operation that made a tensor of this shape; None where it is not local after all."""
     name = type(node).__name__
     if name == CONVOLUTION:
-        if node._saved_transposed or len(shape) not in IMAGE_AXES or [k for k, _ in sources] != [0]:
+        if node._saved_transposed or not 3 <= len(shape) <= 5 or [k for k, _ in sources] != [0]:
             return None
         windows = (node._saved_stride, node._saved_padding, node._saved_dilation)
         return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows, node._saved_groups)

@@ -11,8 +11,7 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
-from wrt._core import by_hand
-from wrt._core.evidence import Again, Event, Numbers
+from wrt._core.evidence import Again, Event, Numbers, cotangents, last_return, user_codes
 from wrt._core.graph import Graph, Node
 from wrt._core.value import Value
 from wrt._core.where import Where, function_name, user_files
@@ -124,7 +123,7 @@ class JaxEvidence:
 
     def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
         nodes = reversed(self.graph.nodes[: len(self.ops)])
-        return by_hand.cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
+        return cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         op = self.ops[node.id]
@@ -196,7 +195,7 @@ class JaxEvidence:
             return None
         numbers = tuple(node.inputs[k] for k in moving)
         name = function_name(rule) if rule is not None else ""
-        return Again(inputs, numbers, call, name, None if rule is None else by_hand.last_return(rule), precision)
+        return Again(inputs, numbers, call, name, None if rule is None else last_return(rule), precision)
 
     def outside(self, node: Node) -> Where | None:
         return node.where
@@ -222,6 +221,6 @@ def _rule(op: Op) -> CodeType | None:
     if not op.name.startswith("custom_"):
         return None
     for name in ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "bwd", "fwd_jaxpr_thunk"):
-        for code in by_hand.user_codes(op.params.get(name)):
+        for code in user_codes(op.params.get(name)):
             return code
     return None

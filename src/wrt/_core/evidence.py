@@ -183,9 +183,10 @@ def _inside(thing: Any) -> Iterator[Any]:
         yield from (inner for name in INSIDE if (inner := getattr(thing, name, None)) is not None)
 
 
-def last_return(code: CodeType) -> Where | None:
-    """The line where a rule returns."""
-    lines = [i.positions.lineno for i in dis.get_instructions(code) if i.opname.startswith("RETURN") and i.positions]
+def last_line(code: CodeType, name: str = "") -> Where | None:
+    """The last line of a function that names this; the one where it returns where nothing is named."""
+    found = (i for i in dis.get_instructions(code) if (i.argval == name if name else i.opname.startswith("RETURN")))
+    lines = [i.positions.lineno for i in found if i.positions]
     return Where(code.co_filename, lines[-1], function=function_name(code)) if lines and lines[-1] else None
 
 

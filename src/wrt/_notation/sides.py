@@ -31,7 +31,7 @@ def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
 def narrowed(side: Side, index: Any) -> Side:
     """A side with an index applied to its own shape."""
     picked = Elements.all(side.shape).pick(index)
-    if not _scattered(side):
+    if len(side.parts) == 1 and side.parts[0].into is None:
         return _simple(side, index)
     return replace(columns_of(side, picked.positions), shape=picked.shape)
 
@@ -48,10 +48,6 @@ def each_narrowed(sides: tuple[Side, ...], index: tuple[Any, ...]) -> tuple[Side
     if halves is None or others is None:
         return None
     return (narrowed(first, halves[0]) if halves[0] else first, *others)
-
-
-def _scattered(side: Side) -> bool:
-    return len(side.parts) != 1 or side.parts[0].into is not None
 
 
 def _simple(side: Side, index: Any) -> Side:

@@ -28,7 +28,8 @@ class SharedPass:
         if not self.ran:
             self._answers, self._unreached = shared_pass.answers(self._asks)
             self.ran = True
-            note = _shared_with(len(self._answers) - 1)
+            others = len(self._answers) - 1
+            note = f"shared with {others} other {'leaf' if others == 1 else 'leaves'} of the tree"
             for answer in self._answers.values():
                 answer.report = replace(answer.report, notes=[*answer.report.notes, note])
         return self._answers.pop(place, None)  # the leaf keeps it from here on
@@ -36,10 +37,6 @@ class SharedPass:
     def misses(self, place: int) -> bool:
         """Whether the shared pass ran and found no path to this leaf."""
         return place in self._unreached
-
-
-def _shared_with(others: int) -> str:
-    return f"shared with {others} other {'leaf' if others == 1 else 'leaves'} of the tree"
 
 
 class Tree:

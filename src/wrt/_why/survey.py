@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from wrt._core.evidence import Evidence, Numbers
@@ -92,9 +92,9 @@ def _suspicious(evidence: Evidence, ys: list[int], xs: list[int]) -> list[int]:
     if not healthy:
         return xs
     healthy -= _accumulating(evidence, healthy)
-    for node in _suspicious_operations(evidence):
+    for node in (one for one in evidence.graph.nodes if _is_suspect(evidence.graph, one)):
         above = upstream(evidence.graph, node.outputs[0] if node.outputs else node.inputs[0])
-        healthy -= set(_one_above(evidence, xs, above))
+        healthy -= set([x for x in xs if not above.isdisjoint(evidence.moments(x))][:1])  # one is enough to ask about the node
     return [x for x in xs if x not in healthy]
 
 
@@ -153,19 +153,9 @@ def _accumulating(evidence: Evidence, xs: set[int]) -> set[int]:
     return {x for x in xs if held.intersection(evidence.moments(x))} if held else set()
 
 
-def _suspicious_operations(evidence: Evidence) -> list[Node]:
-    """Operations that can make a gradient of ordinary size a wrong one."""
-    return [node for node in evidence.graph.nodes if _is_suspect(evidence.graph, node)]
-
-
 def _is_suspect(graph: Graph, node: Node) -> bool:
     if node.gradient == "custom" or key(node.op) == "registerhook":
         return bool(node.inputs)
     if len(node.inputs) > 1 and is_crossed_loss(graph, node):
         return True
     return bool(node.inputs) and is_double_softmax(graph, node, producer_before_reshapes(graph, node.inputs[0]))
-
-
-def _one_above(evidence: Evidence, xs: Sequence[int], above: set[int]) -> list[int]:
-    """One tensor above an operation is enough to ask about the operation."""
-    return next(([x] for x in xs if not above.isdisjoint(evidence.moments(x))), [])

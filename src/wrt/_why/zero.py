@@ -124,7 +124,7 @@ def _inner_size(
     question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
 ) -> list[Numbers | None]:
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
-    if _is_elementwise(node):
+    if key(node.op) in ELEMENTWISE:
         return [None if g is None else np.abs(g) for g in pulled]
     mixed = question.evidence.local(node, [None if c is None else c * signs(c.shape, 31) for c in arrives])
     sizes: list[Numbers | None] = []
@@ -136,8 +136,7 @@ def _inner_size(
     return sizes
 
 
-def _is_elementwise(node: Node) -> bool:
-    return key(node.op) in ELEMENTWISE
+LOOPS = ("while", "scan", "foriloop", "cond")
 
 
 def find_zero(question: Question) -> list[Finding]:
@@ -151,14 +150,10 @@ def find_zero(question: Question) -> list[Finding]:
         # other elements of x go on to y; these went into something whose gradient is cut
         found = [explain_stop(question, stop) for stop in walk.stops] + found
     dropped = dead_end(question)
-    if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
+    if dropped is not None and found and all(finding.cause == "mask" for finding in found) and key(dropped.op) in LOOPS:
         words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
         found.insert(0, question.finding("unused_input", dropped, words, certain=True))
     return found
-
-
-def _is_loop(node: Node) -> bool:
-    return key(node.op) in ("while", "scan", "foriloop", "cond")
 
 
 def _walk(question: Question, value: int, mask: Mask) -> Walk:

@@ -16,7 +16,7 @@ from wrt._backends.tensorflow.events import Custom, Host, UserTape
 from wrt._backends.tensorflow.log import Payload, Payloads
 from wrt._backends.tensorflow.tensors import dense
 from wrt._backends.tensorflow.unreached import arrays_from_outside
-from wrt._core.evidence import Again, Event, Numbers, cotangents, last_return, user_codes
+from wrt._core.evidence import Again, Event, Numbers, cotangents, last_line, user_codes
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where, function_name, place
 
@@ -384,7 +384,7 @@ class TensorFlowEvidence:
             return None
         name = node.op if rule is not None else ""
         precision = 2.3e-16 if all(t.dtype == tf.float64 for t in kept) else 1.2e-7
-        numbers, line = tuple(node.inputs[k] for k in floats), None if rule is None else last_return(rule)
+        numbers, line = tuple(node.inputs[k] for k in floats), None if rule is None else last_line(rule)
         return Again(inputs, numbers, call, name, line, precision)
 
     def _inside(self, custom: Custom, given: list[Any]) -> list[Any]:

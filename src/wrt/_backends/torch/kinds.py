@@ -22,12 +22,8 @@ _METHODS = (
 ).split()
 
 
-def _getters(names: list[str], owner: Any) -> set[Any]:
-    return {getattr(owner, name).__get__ for name in names if hasattr(getattr(owner, name, None), "__get__")}
-
-
 PLAIN: frozenset[Any] = frozenset(
-    _getters(_PROPERTIES, Tensor)
+    {getattr(Tensor, name).__get__ for name in _PROPERTIES if hasattr(getattr(Tensor, name, None), "__get__")}
     | {getattr(Tensor, name) for name in _METHODS if hasattr(Tensor, name)}
     | {
         torch.is_tensor,

@@ -325,7 +325,7 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
         return _max_pool(operation, before, box, into)
     if operation.name not in EACH_BY_ITSELF:  # the same numbers, perhaps with other axes
         moved = back(operation, before, box)
-        sizes, fit_moved = _sizes(moved), _fitting(moved, into)
+        sizes, fit_moved = tuple([b - a for a, b in moved]), _fitting(moved, into)
         return lambda node, g: fit_moved(g.reshape(len(g), *sizes))
     index, fit = _index(box), _fitting(box, into)
     if operation.name == BATCH_NORM:
@@ -418,7 +418,3 @@ def _fitting(box: Box, into: Box) -> Callable[[Tensor], Tensor]:
 
 def _index(box: Box) -> tuple[slice, ...]:
     return tuple([slice(a, b) for a, b in box])
-
-
-def _sizes(box: Box) -> Shape:
-    return tuple([b - a for a, b in box])

@@ -31,8 +31,7 @@ LIMITS = {
     "files for a 100 x 3 Jacobian": 15,
 }
 TODAY = {
-    "lines in src": 39_450,
-    "numeric thresholds": 170,
+    "numeric thresholds": 136,
 }
 """What is not yet within its limit, and may not grow meanwhile; an entry goes when its limit is reached."""
 

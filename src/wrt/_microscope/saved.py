@@ -320,9 +320,9 @@ def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
     for number in sorted(sizes, key=lambda k: sizes[k]):
         if 3 * sizes[number] * (m + n) > m * n:
             return None
-        waist = handle_of(t, number)
-        if waist is not None and not waist.writes:
-            left, right = numbers(d(y) / d(waist)), numbers(d(waist) / d(x))
+        cut = handle_of(t, number)
+        if cut is not None and not cut.writes:
+            left, right = numbers(d(y) / d(cut)), numbers(d(cut) / d(x))
             return encode.real(left).reshape(m, sizes[number]), encode.real(right).reshape(sizes[number], n)
     return None
 

@@ -336,18 +336,6 @@ def _held(f: Any) -> list[Any]:
     return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
 
 
-def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:
-    if isinstance(tree, Value):
-        return wrap(tree)
-    if isinstance(tree, dict):
-        return {key: _map(item, wrap) for key, item in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map(item, wrap) for item in tree))
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(_map(item, wrap) for item in tree)
-    return tree
-
-
 def _microscope() -> Any:
     """The layer above, by name: imports still only go down, and a run that nobody looks at does not load it."""
     return import_module("wrt._microscope.open")

@@ -8,9 +8,9 @@ import torch
 
 import wrt
 from tests.microscope.conftest import Net
+from tests.microscope.numbers import decode
 from wrt import d
 from wrt._microscope.answer import Limits
-from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.server import Cancelled, Job, Worker
 from wrt.errors import NotATensor, TooLarge, UnknownName, WrongIndex, WrongQuery

@@ -150,6 +150,7 @@ class LostHistory:
 
 # ---------------------------------------------------------------- rules that a user wrote by hand
 
+
 INSIDE = ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fun")
 """Attributes in which wrappers keep what they wrap."""
 

@@ -6,6 +6,8 @@ MOST_PAIRS = 2**24
 """Of elements that meet in one operation, or of lines that meet in a pattern; to list more takes longer than it saves."""
 PAIR_TOLERANCE = 1e-4
 """Of a random number that comes back from the element it was sent to."""
+MOST_NODES = 20_000
+"""Of a live graph that are walked for a plan, and of the iterations of one loop that get names."""
 NEAR_OPERATIONS = 24
 """Before y among which the widest tensor is looked for."""
 ALIGNMENT_BYTES = 64

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from wrt._core.where import PerCode
 
+# Bytecode in the few words that naming needs, the same words for every Python version.
 Kind: TypeAlias = Literal[
     "LOAD",         # a variable, whatever its scope
     "CONST",        # a value written in the source

@@ -32,7 +32,9 @@ def narrowed(side: Side, index: Any) -> Side:
     """A side with an index applied to its own shape."""
     picked = Elements.all(side.shape).pick(index)
     if len(side.parts) == 1 and side.parts[0].into is None:
-        return _simple(side, index)
+        elements = side.parts[0].elements.pick(index)
+        otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
+        return Side(elements.shape, (replace(side.parts[0], elements=elements),), otherwise, side.notes)
     return replace(columns_of(side, picked.positions), shape=picked.shape)
 
 
@@ -48,13 +50,6 @@ def each_narrowed(sides: tuple[Side, ...], index: tuple[Any, ...]) -> tuple[Side
     if halves is None or others is None:
         return None
     return (narrowed(first, halves[0]) if halves[0] else first, *others)
-
-
-def _simple(side: Side, index: Any) -> Side:
-    part = side.parts[0]
-    elements = part.elements.pick(index)
-    otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
-    return Side(elements.shape, (replace(part, elements=elements),), otherwise, side.notes)
 
 
 def columns_of(side: Side, columns: npt.NDArray[np.int64]) -> Side:

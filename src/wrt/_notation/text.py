@@ -63,6 +63,7 @@ def _result(derivative: Derivative) -> str:
 
 # ---------------------------------------------------------------- pictures
 
+
 def plot(derivative: Derivative, ax: Any = None) -> Any:
     """One row as the image or the strip it is; several rows as a matrix of flattened y by flattened x."""
     if derivative.size > _pictures.MANY_CELLS:

@@ -32,8 +32,6 @@ TIGHT_RATIO = 2.7
 """so few, and another view is hardly better;"""
 CLOSE_RATIO = 4.0
 """so few, where every long axis is followed, and joint offsets (see `lattice`) will thin it out."""
-SPLITS_PER_AXIS = 24
-"""Ways to write the length of an axis as a product."""
 LATTICE_CLASSES = 16
 """Kinds of rows,"""
 LATTICE_OFFSETS = 96

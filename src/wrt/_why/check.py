@@ -22,7 +22,6 @@ from wrt._why.causes import causes, key, ops
 from wrt._why.question import signs
 from wrt._why.thresholds import (
     CHECK_TOLERANCE,
-    PROBE_REFINEMENT,
     PROBE_ROUNDINGS,
     RERUN_RATIO,
     SAME_RATIO,
@@ -348,7 +347,7 @@ class Probe:
         forward, backward, noise = wide
         apart = abs(forward - backward)
         if apart > self.tolerance * (abs(forward) + abs(backward)) + noise:  # curved, or kinked?
-            close = self._one_sided(nudge, self.step / PROBE_REFINEMENT)
+            close = self._one_sided(nudge, self.step / PROBE_ROUNDINGS)
             if close is None or abs(close[0] - close[1]) > apart / 2:
                 return None  # what does not get smaller with the step is no curvature
         return (forward + backward) / 2, noise
@@ -358,7 +357,7 @@ class Probe:
 
         By half, as above: of a kink, what is too little for the one is enough for the other.
         """
-        close = self._one_sided(nudge, self.step / PROBE_REFINEMENT)
+        close = self._one_sided(nudge, self.step / PROBE_ROUNDINGS)
         return close is not None and abs((close[0] + close[1]) / 2 - got) < apart / 2 + close[2]
 
     def _one_sided(self, nudge: Numbers, step: float) -> tuple[float, float, float] | None:

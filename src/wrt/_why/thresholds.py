@@ -32,10 +32,7 @@ RERUN_RATIO = 2e-2
 """An operation that gives something else than this by far, when run again, is random or has a memory."""
 
 PROBE_ROUNDINGS = 8
-"""Roundoff of a difference, in roundings of its terms."""
-
-PROBE_REFINEMENT = 8
-"""A slope that is in doubt is looked at again with a step so many times smaller."""
+"""Roundoff of a difference, in roundings of its terms; a slope in doubt is looked at with a step so many times smaller."""
 
 CHECK_TOLERANCE = {"float16": 5e-2, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-5}
 """How far a backward that ran in this type may be from differences in double precision, relative to both."""

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Buffer:
-    """The versions of a buffer, from before its first update to the one that was asked about."""
+    """The versions of a buffer, from before its first update to the one that was asked about.
+
+    `h = h.at[i].set(...)` is a new array each time to JAX. A chain of updates is one buffer as long as its arrays go by the
+    same name: `z = x.at[0].set(1)` makes another array, of which x is no version.
+    """
 
     record: JaxRecord
     versions: list[Var]

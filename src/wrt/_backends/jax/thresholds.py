@@ -10,5 +10,3 @@ TRANSPOSED_COST_IN_PULLS = 2.0
 """A push as a pull, transposed: no rule that moves forward is known."""
 KEPT_PROGRAMS = 512
 """Compiled, by what they compute."""
-NAMED_ITERATIONS = 20_000
-"""Names given to the iterations of one loop."""

@@ -13,10 +13,9 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch.compat import ACCUMULATE
 from wrt._backends.torch.nodes import ByKind, Node, Spot
 from wrt._core.flow import Flow, leads_unmixed
-from wrt._core.thresholds import NEAR_OPERATIONS
+from wrt._core.thresholds import MOST_NODES, NEAR_OPERATIONS
 from wrt._core.value import Value
 
-MOST_NODES = 20_000
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
 _VIEWS = ByKind(dict.fromkeys(SAME_NUMBERS, True))
 SQUEEZE = "SqueezeBackward"

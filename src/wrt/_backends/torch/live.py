@@ -280,8 +280,12 @@ def _why_no_history(tensor: torch.Tensor | None) -> str:
 
 # ---------------------------------------------------------------- hooks of the user's
 
+
 def hook_notes(start: Any, x: Side) -> Iterator[str]:
-    """One sentence for each tensor or module with hooks between here and x; walks the graph, so only on request."""
+    """One sentence for each tensor or module with hooks between here and x: the answer is the gradient they train with.
+
+    Tensors and nodes are asked when somebody wants to know, by a walk through the graph: nothing listens in between.
+    """
     if not compat.hooks_so_far():
         return
     nodes = set(compat.reachable(start))

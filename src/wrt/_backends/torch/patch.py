@@ -11,7 +11,7 @@ What the graph says is read every time; the boxes that follow from it are kept, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,18 +20,55 @@ import torch
 import torch.nn.functional as F
 
 from wrt._backends.torch import compat
+from wrt._backends.torch.compat import ACCUMULATE
 from wrt._backends.torch.nodes import Spot, signed
-from wrt._backends.torch.walk import Sources, walk
 from wrt._core.index import Elements, Positions, Shape
-from wrt._core.thresholds import KEPT_ENTRIES
+from wrt._core.thresholds import KEPT_ENTRIES, MOST_OPERATIONS
 from wrt._core.value import Value
+
+Sources = tuple[tuple[int, int], ...]
+"""Inputs that lead to x: which one it is, and the number of its tensor, counted from y."""
+
+
+def walk(start: Spot, end: Spot, known: Callable[[Any], bool]) -> tuple[list[Spot], list[Sources]] | None:
+    """From y to x, the tensors on the way and what each is made from; x, the last one, is not asked what it is made of.
+
+    None where nothing leads there, where a node on the way is not known, or where there is too much to walk.
+    """
+    leads: dict[Spot, list[tuple[int, Spot]]] = {end: []}  # an empty list for all others that do not lead to x
+    order: list[Spot] = []
+    stack: list[tuple[Spot, Sequence[Spot] | None]] = [(start, None)]
+    while stack:
+        spot, sources = stack.pop()
+        if spot in leads:
+            continue
+        if sources is None:
+            if len(leads) > MOST_OPERATIONS:
+                return None
+            sources = spot[0].next_functions
+            stack.append((spot, sources))
+            for source in sources:
+                if source not in leads and source[0] is not None and type(source[0]) is not ACCUMULATE:
+                    stack.append((source, None))  # a leaf that is not x leads nowhere
+            continue
+        found = [(k, source) for k, source in enumerate(sources) if source == end or leads.get(source)]
+        if found and not known(spot[0]):
+            return None
+        leads[spot] = found
+        if found:
+            order.append(spot)
+    if not leads[start]:
+        return None
+    order = [*reversed(order), end]
+    number = {spot: k for k, spot in enumerate(order)}
+    return order, [tuple((k, number[source]) for k, source in leads[spot]) for spot in order]
+
 
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
 Tensor: TypeAlias = torch.Tensor
 Pull = Callable[[Any, Tensor], Tensor]
 """A node and cotangents of a patch of its output, (count, *patch) -> those of a patch of one input."""
 
-MOST_LAYERS = 400
 CONVOLUTION = "ConvolutionBackward0"
 MAX_POOL = "MaxPool2DWithIndicesBackward0"
 BATCH_NORM = "NativeBatchNormBackward0"
@@ -174,7 +211,7 @@ class Recipe:
 def patches(y: Value, rows: Elements, x: Value, columns: Elements) -> TorchPatches | None:
     """None where something between y and x is not known to be local, or where the two cannot meet."""
     start, end = ((value.key.edge.node, value.key.edge.output_nr) for value in (y, x))
-    walked = walk(start, end, most=MOST_LAYERS, known=may_be_local)
+    walked = walk(start, end, may_be_local)
     try:
         operations = None if walked is None else _read_all(*walked)
     except RuntimeError:  # weights that were changed or freed since

@@ -8,7 +8,7 @@ from pathlib import Path
 
 FACES = ("_cli", "testing")
 DOORS = ("wrt", "extend", "saliency")  # "wrt" is the package's own __init__; another door, `errors`, is the bottom layer
-SIBLINGS = ("_backends.torch", "_backends.jax", "_backends.tensorflow", "_backends.finite")
+SIBLINGS = ("_backends.torch", "_backends.jax", "_backends.tensorflow")
 BELOW_NOTATION = ("_operators", "_why", "_run", "_plan", "_backends", *SIBLINGS, "_pictures", "_names", "_core", "errors")
 
 # part -> the parts it may import, besides itself. Parts stand from top to bottom; nothing points up or sideways.

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import wrt
+from tests.finite.reference.backend import BACKEND
 from wrt import d
-from wrt._backends import load
 from wrt._core import evidence, protocol
 
 PACKAGE = Path(__file__).parents[1] / "src" / "wrt"
@@ -226,7 +226,7 @@ def torch_objects() -> Iterator[tuple[tuple[type, ...], Any]]:
 
 
 def finite_objects() -> Iterator[tuple[tuple[type, ...], Any]]:
-    backend = load("finite")
+    backend = BACKEND
     recording = backend.trace(np.sin, (np.ones(3),), {})
     y = recording.output
     yield (protocol.Record, protocol.Recording), recording

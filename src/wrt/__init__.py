@@ -28,80 +28,41 @@ if TYPE_CHECKING:
     from wrt._study.flow import Flow, Watch, flow, watch
     from wrt._study.steering import Steered, steer
 
-_WHEN_ASKED = {
-    "Checked": "_operators.check",
-    "Estimate": "_operators.estimates",
-    "Field": "_study.field",
-    "Finding": "_core.finding",
-    "Findings": "_core.finding",
-    "Flow": "_study.flow",
-    "Function": "_run.function",
-    "Gram": "_operators.gram",
-    "Model": "_beyond.model",
-    "Solved": "_operators.steps",
-    "Spectrum": "_operators.spectrum",
-    "Steered": "_study.steering",
-    "Stored": "_beyond.store",
-    "Watch": "_study.flow",
-    "check": "_notation.why",
-    "explain_cause": "_notation.why",
-    "flow": "_study.flow",
-    "joined": "_notation.joined",
-    "load_ipython_extension": "_notation.notebook",
-    "local_cluster": "_beyond.workers",
-    "map": "_beyond.map",
-    "receptive_field": "_study.field",
-    "steer": "_study.steering",
-    "watch": "_study.flow",
-    "why": "_notation.why",
+_LATER = {
+    "_beyond.map": "map",
+    "_beyond.model": "Model",
+    "_beyond.store": "Stored",
+    "_beyond.workers": "local_cluster",
+    "_core.finding": "Finding Findings",
+    "_notation.joined": "joined",
+    "_notation.notebook": "load_ipython_extension",
+    "_notation.why": "check explain_cause why",
+    "_operators.check": "Checked",
+    "_operators.estimates": "Estimate",
+    "_operators.gram": "Gram",
+    "_operators.spectrum": "Spectrum",
+    "_operators.steps": "Solved",
+    "_run.function": "Function",
+    "_study.field": "Field receptive_field",
+    "_study.flow": "Flow Watch flow watch",
+    "_study.steering": "Steered steer",
 }
 """What most programs never use is imported when it is first named: `import wrt` stays light."""
+_MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
 
 __all__ = [
-    "Checked",
-    "Derivative",
-    "Differential",
-    "Estimate",
-    "Field",
-    "Finding",
-    "Findings",
-    "Flow",
-    "Function",
-    "Gram",
-    "Handle",
-    "Model",
-    "Solved",
-    "Spectrum",
-    "Steered",
-    "Stored",
-    "Trace",
-    "Watch",
-    "check",
-    "d",
-    "errors",
-    "explain_cause",
-    "flow",
-    "joined",
-    "load_graph",
-    "load_ipython_extension",
-    "local_cluster",
-    "map",
-    "options",
-    "receptive_field",
-    "record",
-    "steer",
-    "tap",
-    "trace",
-    "watch",
-    "why",
+    "Checked", "Derivative", "Differential", "Estimate", "Field", "Finding", "Findings", "Flow", "Function", "Gram", "Handle",
+    "Model", "Solved", "Spectrum", "Steered", "Stored", "Trace", "Watch", "check", "d", "errors", "explain_cause", "flow",
+    "joined", "load_graph", "load_ipython_extension", "local_cluster", "map", "options", "receptive_field", "record", "steer",
+    "tap", "trace", "watch", "why",
 ]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHEN_ASKED:
+    if name not in _MODULES:
         raise AttributeError(f"module 'wrt' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"wrt.{_WHEN_ASKED[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"wrt.{_MODULES[name]}"), name)
     return found
 
 

@@ -49,7 +49,7 @@ def heat(
 
     image = ax.imshow(
         shown,
-        aspect="auto" if _lopsided(shown.shape) else "equal",
+        aspect="auto" if max(shown.shape) > 6 * max(1, min(shown.shape)) else "equal",
         interpolation="nearest",
         cmap=colormaps["RdBu_r" if signed else "magma"].with_extremes(bad="#b7b7b7"),  # gray: not finite
         vmin=-reach if signed else 0.0,
@@ -118,10 +118,6 @@ def _size(shape: tuple[int, ...]) -> tuple[float, float]:
     height, width = shape
     longest = max(height, width, 1)
     return 2.0 + 4.5 * max(width / longest, 0.35), 1.0 + 4.0 * max(height / longest, 0.3)
-
-
-def _lopsided(shape: tuple[int, ...]) -> bool:
-    return max(shape) > 6 * max(1, min(shape))
 
 
 def table(values: npt.NDArray[Any], title: str) -> str:

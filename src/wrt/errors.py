@@ -26,24 +26,9 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "CannotTravel",
-    "DifferentRuns",
-    "EngineRefused",
-    "GradientCut",
-    "GraphFreed",
-    "NoPath",
-    "NotATensor",
-    "NotDifferentiable",
-    "NotHolomorphic",
-    "NotInstalled",
-    "NotRecorded",
-    "TooLarge",
-    "Unfinished",
-    "UnknownName",
-    "WrongIndex",
-    "WrongQuery",
-    "WrongShape",
-    "WrtError",
+    "CannotTravel", "DifferentRuns", "EngineRefused", "GradientCut", "GraphFreed", "NoPath", "NotATensor", "NotDifferentiable",
+    "NotHolomorphic", "NotInstalled", "NotRecorded", "TooLarge", "Unfinished", "UnknownName", "WrongIndex", "WrongQuery",
+    "WrongShape", "WrtError",
 ]
 
 

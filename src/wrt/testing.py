@@ -24,14 +24,6 @@ from wrt._testing.assertions import (
 from wrt._testing.verdict import Failed, Proven, Undecided
 
 __all__ = [
-    "Failed",
-    "Proven",
-    "Undecided",
-    "assert_all_parameters_learn",
-    "assert_backward_correct",
-    "assert_batch_independent",
-    "assert_causal",
-    "assert_depends",
-    "assert_independent",
-    "assert_receptive_field",
+    "Failed", "Proven", "Undecided", "assert_all_parameters_learn", "assert_backward_correct", "assert_batch_independent",
+    "assert_causal", "assert_depends", "assert_independent", "assert_receptive_field",
 ]

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.microscope.conftest import STAND_IN
+from tests.microscope.numbers import decode
 from wrt._cli import demo
 from wrt._microscope import assets
-from wrt._microscope.encode import decode
 
 
 @pytest.fixture

@@ -9,18 +9,19 @@ import sys
 from tests.conformance.ways import WAYS
 from wrt._backends import FRAMEWORKS
 
-ASK = "import json; from wrt._backends import load; print(json.dumps(load({name!r}).capabilities()))"
+ASK = "import json; from {module} import BACKEND; print(json.dumps(BACKEND.capabilities()))"
+MODULES = {name: f"wrt._backends.{name}.backend" for name in FRAMEWORKS} | {"finite": "tests.finite.reference.backend"}
 
 
 def gaps(name: str) -> dict[str, str] | None:
     """What a backend says it cannot do; None where its framework is not installed. Each in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", ASK.format(name=name)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", ASK.format(module=MODULES[name])], capture_output=True, text=True, check=False)
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else None
 
 
 def table() -> str:
     """Markdown: a line for each way of asking, a column for each framework, the sentences below."""
-    told = {name: gaps(name) for name in FRAMEWORKS}
+    told = {name: gaps(name) for name in MODULES}
     names = [name for name, known in told.items() if known is not None]
     notes: list[str] = []
     lines = ["| | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wrt._backends import load
+from tests.finite.reference.backend import BACKEND
 from wrt._core import protocol
 
 
@@ -17,7 +17,7 @@ def members(asked: type) -> set[str]:
 
 @pytest.fixture(scope="module")
 def parts() -> dict[str, Any]:
-    backend = load("finite")
+    backend = BACKEND
     recording = backend.trace(np.sin, (np.ones(3),), {})
     engine = recording.engine(recording.output, recording.inputs)
     sheet = backend.arrays.sheet((2, 2), recording.output)

@@ -103,7 +103,7 @@ def test_an_operation_is_numpy_s(name, where, like, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "bfloat16"])
 def test_weighted_columns_are_summed_in_double_precision(on_cpu, dtype, like, monkeypatch):
     monkeypatch.setattr(file, "on_cpu", lambda: on_cpu)
-    monkeypatch.setattr(numbers, "PIECE_NUMBERS", 700)
+    monkeypatch.setattr(numbers, "MANY_NUMBERS", 700)
     array = np.random.default_rng(0).normal(size=(5000, 3)) * [1.0, 1e-3, 1e4]
     given = jnp.asarray(array + 1j * array[::-1] if dtype == "complex64" else array, dtype)
     wide = np.asarray(given).astype("complex128" if dtype == "complex64" else "float64")

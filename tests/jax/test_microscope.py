@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wrt
-from wrt._microscope.encode import decode
+from tests.microscope.numbers import decode
 from wrt._microscope.model import Microscope
 
 

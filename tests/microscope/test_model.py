@@ -8,9 +8,9 @@ import torch
 
 import wrt
 from tests.microscope.conftest import Net
+from tests.microscope.numbers import decode
 from wrt import d
 from wrt._microscope.answer import Limits
-from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.server import Cancelled, Job, Worker
 from wrt.errors import NotATensor, TooLarge, UnknownName, WrongIndex, WrongQuery
@@ -270,7 +270,7 @@ def target_of(t: wrt.Trace) -> str:
 
 
 def test_a_tensor_too_large_to_send_is_shown_in_parts(monkeypatch: pytest.MonkeyPatch, glass: Microscope) -> None:
-    monkeypatch.setattr("wrt._microscope.model.TENSOR_NUMBERS", 100)
+    monkeypatch.setattr("wrt._microscope.model.MANY_CELLS", 100)
     whole, part = (glass.ask("tensor", side("conv1", index)) for index in (None, [0, 1]))
     assert (whole["data"], "192 numbers" in whole["note"]) == (None, True)
     np.testing.assert_array_equal(decode(part["data"]), glass.t["conv1"].value.numpy()[0, 1])

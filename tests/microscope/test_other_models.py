@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import wrt
-from wrt._microscope.encode import decode
+from tests.microscope.numbers import decode
 from wrt._microscope.model import Microscope
 
 WORDS = "the quick brown fox jumps".split()

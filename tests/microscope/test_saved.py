@@ -15,9 +15,9 @@ import torch
 import wrt
 from tests.microscope.conftest import Net
 from tests.microscope.hostile import NAMES
+from tests.microscope.numbers import decode
 from wrt import d
 from wrt._microscope import assets
-from wrt._microscope.encode import decode
 from wrt.errors import TooLarge, WrtError
 
 pytestmark = pytest.mark.usefixtures("page")

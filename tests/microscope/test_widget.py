@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import wrt
+from tests.microscope.numbers import decode
 from wrt import d
 from wrt._microscope import assets
-from wrt._microscope.encode import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.open import NoAnywidget, Talk
 

@@ -16,8 +16,8 @@ import tensorflow as tf
 import wrt
 from wrt import d
 from wrt._backends.tensorflow import compat, engine
-from wrt._backends.tensorflow.thresholds import TRACED_KEPT
 from wrt._core.protocol import CannotSweep
+from wrt._core.thresholds import KEPT_ENGINES
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -157,7 +157,7 @@ def test_the_same_rows_are_traced_once() -> None:
     assert np.array_equal(first.arrays[0], again.arrays[0])
     for count in range(300, 320):
         found.pull(seeds(y)[:count])
-    assert len(traced) == TRACED_KEPT
+    assert len(traced) == KEPT_ENGINES
 
 
 def test_a_method_that_is_refused_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

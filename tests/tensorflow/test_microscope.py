@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import wrt
-from wrt._microscope.encode import decode
+from tests.microscope.numbers import decode
 from wrt._microscope.model import Microscope
 from wrt._microscope.saved import matrix
 

@@ -16,9 +16,9 @@ from wrt._beyond.pack import fingerprint
 from wrt._beyond.question import halves, numpy_dtype
 from wrt._beyond.solve import Region
 from wrt._beyond.source import Live, Source, cannot_travel, source_of
-from wrt._beyond.thresholds import BLOCK_BYTES
 from wrt._beyond.workers import client_of
 from wrt._core.index import Shape
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._notation.derivative import Derivative
 from wrt.errors import WrongShape
 

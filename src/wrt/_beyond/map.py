@@ -388,10 +388,8 @@ def _arrays(dataset: Any) -> tuple[Any, ...] | None:
 
 
 def _numbers(one: Any) -> Numbers:
-    for backend in _backends.loaded():
-        if backend.name != "finite" and backend.owns(one):
-            return backend.arrays.numpy(one)
-    return np.asarray(one)
+    backend = _backends.owner(one)
+    return np.asarray(one) if backend is None else backend.arrays.numpy(one)
 
 
 def native(array: Any, framework: str | None) -> Any:

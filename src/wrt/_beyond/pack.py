@@ -12,9 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -35,16 +33,14 @@ class Packed:
     numbers: npt.NDArray[Any]
 
 
-@cache
 def travel(framework: str) -> Any:
-    """How tensors of a framework travel; None where they are NumPy's anyway."""
-    where = f"wrt._backends.{framework}.travel"
-    return import_module(where) if find_spec(where) is not None else None
+    """How tensors of a framework travel."""
+    return _backends.part(framework, "travel")
 
 
 def frameworks() -> list[str]:
-    """The frameworks of this process whose tensors travel."""
-    return [one.name for one in _backends.loaded() if travel(one.name) is not None]
+    """The frameworks of this process."""
+    return [one.name for one in _backends.loaded()]
 
 
 def pack(tree: Any) -> Any:

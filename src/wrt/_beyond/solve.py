@@ -25,7 +25,7 @@ from wrt._plan.plans import worth_planning
 from wrt._plan.thresholds import DENSE_SHARE
 from wrt._run.answer import answer, first_plan, is_identity, meant
 from wrt._run.compact import better_form, sweep_block
-from wrt._run.forms import Factored, Form
+from wrt._run.forms import Factored
 from wrt._run.options import current
 from wrt.errors import WrongShape
 
@@ -116,7 +116,7 @@ class Solver:
     # ---------------------------------------------------------------- once for all blocks
 
     def _look(self) -> None:
-        """Look for a structure or a waist that gives every block; nothing where it would not fit or not pay."""
+        """Look for a structure or a cut that gives every block; nothing where it would not fit or not pay."""
         if self._looked:
             return
         self._looked = True
@@ -127,7 +127,11 @@ class Solver:
             return
         with cache.set_aside():
             if self._fits(ask):
-                self._keep(better_form(ask, self.report))
+                found = better_form(ask, self.report)
+                if isinstance(found, Factored):
+                    self._factors = found.last, found.first
+                elif found is not None:
+                    self._rows = found.csr()
 
     def _fits(self, ask: Ask) -> bool:
         """Whether what planning would keep stays within the budget, judged by the plan and by a few rows."""
@@ -142,12 +146,6 @@ class Solver:
         found = self._swept(few)
         density = 0.0 if found is None else float((found != 0).mean())
         return density > DENSE_SHARE or density * ask.m * ask.n * ENTRY_BYTES <= self.budget
-
-    def _keep(self, found: Form | None) -> None:
-        if isinstance(found, Factored):
-            self._factors = found.last, found.first
-        elif found is not None:
-            self._rows = found.csr()
 
     # ---------------------------------------------------------------- block by block
 

@@ -1,8 +1,5 @@
 """The few sizes that decide how work is cut up, where nobody says otherwise."""
 
-BLOCK_BYTES = 2**26
-"""A block of a Jacobian, in a dask array or on disk."""
-
 KEPT_BYTES = 2**29
 """What a process may keep of a structure or of factors to answer blocks from.
 

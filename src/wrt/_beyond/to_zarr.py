@@ -11,8 +11,9 @@ from wrt._beyond.question import numpy_dtype
 from wrt._beyond.solve import Region
 from wrt._beyond.source import Source, source_of
 from wrt._beyond.store import Store, Stored, another_question, write
-from wrt._beyond.thresholds import BLOCK_BYTES, KEPT_BYTES
+from wrt._beyond.thresholds import KEPT_BYTES
 from wrt._beyond.workers import Note, note, perform
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._notation.derivative import Derivative
 from wrt._run.memory import call_bytes
 from wrt.errors import WrongQuery

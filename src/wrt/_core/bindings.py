@@ -83,7 +83,12 @@ class Bindings:
         name, occurrence = asked if isinstance(asked, tuple) else self._read(asked)
         found = self.all(name)
         if not -len(found) <= occurrence < len(found):
-            raise _bound_less_often(name, occurrence, found)
+            times = "once" if len(found) == 1 else f"{len(found)} times"
+            raise UnknownName(
+                f"no binding {occurrence} of {name!r} was recorded",
+                f"{name} was bound {times}, last at {found[-1].where}",
+                f"write ({name!r}, {len(found) - 1}) for the last one; counting starts at 0",
+            )
         return found[occurrence]
 
     def __contains__(self, asked: object) -> bool:
@@ -176,13 +181,6 @@ def _unknown(name: str, known: list[str], count: int) -> UnknownName:
     if not close:
         return UnknownName(what, f"{_names_were(count)}, the last one is {known[-1]}", "print .names to see them all")
     return UnknownName(what, f"{_names_were(count)}, the closest: {', '.join(close)}", f"did you mean {close[0]!r}?")
-
-
-def _bound_less_often(name: str, occurrence: int, found: tuple[Binding, ...]) -> UnknownName:
-    times = "once" if len(found) == 1 else f"{len(found)} times"
-    return UnknownName(f"no binding {occurrence} of {name!r} was recorded",
-                       f"{name} was bound {times}, last at {found[-1].where}",
-                       f"write ({name!r}, {len(found) - 1}) for the last one; counting starts at 0")
 
 
 def _names_were(count: int) -> str:

@@ -5,15 +5,18 @@ All numbers are NumPy arrays in double precision: a diagnosis looks at few of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dis
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from wrt._core.graph import Graph, Node
-from wrt._core.where import Where
+from wrt._core.where import Where, function_name, user_files
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
@@ -143,3 +146,65 @@ class LostHistory:
     evidence: Callable[[], Evidence]
     y: int
     bound_at: Callable[[int], Where | None]
+
+
+# ---------------------------------------------------------------- rules that a user wrote by hand
+
+
+INSIDE = ("f", "f_transformed", "transforms", "__wrapped__", "call", "func", "fun")
+"""Attributes in which wrappers keep what they wrap."""
+
+
+def user_codes(thing: Any) -> Iterator[CodeType]:
+    """Code of the user's behind partials, closures and wrapped functions, the outermost first."""
+    waiting, seen = [thing], dict[int, Any]()
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, FunctionType) and user_files[thing.__code__.co_filename]:
+            yield thing.__code__
+        waiting += reversed(list(_inside(thing)))
+
+
+def _inside(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, FunctionType):
+        for cell in thing.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+    elif isinstance(thing, functools.partial):
+        yield thing.func
+        yield from thing.args
+    elif isinstance(thing, (tuple, list)):
+        yield from thing
+    else:
+        yield from (inner for name in INSIDE if (inner := getattr(thing, name, None)) is not None)
+
+
+def last_line(code: CodeType, name: str = "") -> Where | None:
+    """The last line of a function that names this; the one where it returns where nothing is named."""
+    found = (i for i in dis.get_instructions(code) if (i.argval == name if name else i.opname.startswith("RETURN")))
+    lines = [i.positions.lineno for i in found if i.positions]
+    return Where(code.co_filename, lines[-1], function=function_name(code)) if lines and lines[-1] else None
+
+
+Local = Callable[[Node, Sequence[Numbers | None]], list[Numbers | None]]
+
+
+def cotangents(
+    nodes: Iterable[Node], y: int, seed: Numbers, local: Local, passes: Callable[[Node], bool]
+) -> dict[int, Numbers | None]:
+    """The cotangent of every value on the way to y, operation by operation from the last to the first."""
+    found: dict[int, Numbers | None] = {y: np.asarray(seed, dtype=np.float64)}
+    for node in nodes:
+        arrives = [found.get(k) for k in node.outputs]
+        if all(c is None for c in arrives) or not passes(node):
+            continue
+        for number, pulled in zip(node.inputs, local(node, arrives), strict=True):
+            if pulled is not None:
+                known = found.get(number)
+                found[number] = pulled if known is None else known + pulled
+    return found

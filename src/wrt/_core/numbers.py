@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wrt._core.index import Shape
-from wrt._core.thresholds import ALIGNMENT_BYTES, PIECE_NUMBERS
+from wrt._core.thresholds import ALIGNMENT_BYTES, MANY_NUMBERS
 
 Numbers = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ def weighted_columns(weights: Numbers, array: Numbers, norms: Numbers | None = N
     """weights @ array and the 2-norm of each column, unless they are known, in double precision, some rows at a time."""
     wide = np.complex128 if np.iscomplexobj(array) else np.float64
     sums, squares = np.zeros(array.shape[1], np.result_type(wide, weights.dtype)), np.zeros(array.shape[1])
-    rows = max(1, PIECE_NUMBERS // max(1, array.shape[1]))
+    rows = max(1, MANY_NUMBERS // max(1, array.shape[1]))
     with np.errstate(all="ignore"):
         for start in range(0, array.shape[0], rows):
             piece = array[start : start + rows].astype(wide)

@@ -18,11 +18,12 @@ import numpy as np
 
 from wrt._core.finding import Finding
 from wrt._core.report import Report
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._core.where import Where
 from wrt._microscope import encode
 from wrt._microscope.encode import Numbers
 from wrt._microscope.graph import Names, base_name
-from wrt._microscope.thresholds import QUESTION_BYTES, QUESTION_PASSES
+from wrt._microscope.thresholds import QUESTION_PASSES
 from wrt._notation.d import d
 from wrt._notation.derivative import Derivative
 from wrt._notation.trace import Handle
@@ -155,7 +156,7 @@ class Limits:
     """What one question may cost: sweeps of the engine, and bytes of the answer."""
 
     passes: int = QUESTION_PASSES
-    bytes: int = QUESTION_BYTES
+    bytes: int = BLOCK_BYTES
 
 
 @dataclass(slots=True)

@@ -26,15 +26,6 @@ def array(numbers: Numbers, dtype: str | None = None) -> dict[str, Any]:
     return {"dtype": word, "shape": list(numbers.shape), "base64": base64.b64encode(little.tobytes()).decode("ascii")}
 
 
-def decode(told: dict[str, Any]) -> Numbers:
-    """The array again.
-
-    >>> decode(array(np.array([[1.5, -np.inf]])))
-    array([[ 1.5, -inf]])
-    """
-    return np.frombuffer(base64.b64decode(told["base64"]), dtype=WORDS[told["dtype"]]).reshape(told["shape"])
-
-
 def extremes(numbers: Numbers) -> dict[str, Any]:
     """Smallest and largest of what is finite, and how much is zero or not finite.
 

@@ -15,9 +15,9 @@ from wrt._core.graph import Graph
 from wrt._microscope import encode
 from wrt._microscope.answer import Limits, Side, derivative, index, name_in, overview, reasons, side
 from wrt._microscope.graph import Names, Start, drawing, is_float, start, view
-from wrt._microscope.thresholds import TENSOR_NUMBERS
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace
+from wrt._pictures import MANY_CELLS
 from wrt._study.tensors import numbers
 from wrt.errors import NotATensor, NotRecorded, UnknownName, WrtError
 
@@ -153,8 +153,8 @@ class Microscope:
     def _numbers(self, handle: Handle, name: str) -> dict[str, Any]:
         size = math.prod(handle.shape)
         nothing: dict[str, Any] = {"data": None, "min": 0.0, "max": 0.0, "zeros": 0, "nonfinite": 0}
-        if size > TENSOR_NUMBERS:
-            return nothing | {"note": f"{name} has {size} numbers, a page is sent {TENSOR_NUMBERS} at once: ask for a part of it"}
+        if size > MANY_CELLS:
+            return nothing | {"note": f"{name} has {size} numbers, a page is sent {MANY_CELLS} at once: ask for a part of it"}
         try:
             data = encode.real(numbers(handle))
         except NotRecorded as error:

@@ -20,6 +20,7 @@ import numpy as np
 from wrt._core.index import Elements
 from wrt._core.protocol import random_signs
 from wrt._core.report import Certificate
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._microscope import assets, encode
 from wrt._microscope.answer import certificate, plan
 from wrt._microscope.encode import Numbers
@@ -137,7 +138,7 @@ class Carried:
     def _offer(self, y: Named, x: Named, room: int, seconds: float) -> None:
         m = math.prod(y[1].shape)
         first = self.microscope.start.index if y[0] == self.microscope.start.target else None
-        few = m <= QUESTION_PASSES and dense_bytes(y[1], x[1]) <= 64 * 2**20
+        few = m <= QUESTION_PASSES and dense_bytes(y[1], x[1]) <= BLOCK_BYTES
         most = max(1, int(4 * seconds / _row_seconds(y[1], x[1])))  # four rows of a batch take the time of one, at least
         for count in ([m] if few else []) + [min(m, 256), min(m, 16), 1]:
             if count > most:
@@ -319,9 +320,9 @@ def _narrow(t: Trace, y: Handle, x: Handle) -> tuple[Numbers, Numbers] | None:
     for number in sorted(sizes, key=lambda k: sizes[k]):
         if 3 * sizes[number] * (m + n) > m * n:
             return None
-        waist = handle_of(t, number)
-        if waist is not None and not waist.writes:
-            left, right = numbers(d(y) / d(waist)), numbers(d(waist) / d(x))
+        cut = handle_of(t, number)
+        if cut is not None and not cut.writes:
+            left, right = numbers(d(y) / d(cut)), numbers(d(cut) / d(x))
             return encode.real(left).reshape(m, sizes[number]), encode.real(right).reshape(sizes[number], n)
     return None
 

@@ -1,11 +1,7 @@
 """What a page may ask for, wait for and carry, where nobody says otherwise."""
 
 QUESTION_PASSES = 4096
-QUESTION_BYTES = 64 * 2**20
-"""What one question may cost: sweeps of the engine, and bytes of its answer."""
-
-TENSOR_NUMBERS = 4_000_000
-"""Numbers of one tensor that are sent at once."""
+"""What one question may cost, in sweeps of the engine."""
 
 BODY_BYTES = 64 * 1024
 """Of a question; the longest honest one has a few hundred."""

@@ -7,10 +7,11 @@ from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._names.observer import Contents, Observer, Reference
 from wrt._names.peek import MISSING, attribute, container_type, item, items, length
 from wrt._names.stores import Constant, Look, Store, stores_of
-from wrt._names.thresholds import CONTAINER_DEPTH, CONTAINER_ITEMS
+from wrt._names.thresholds import CONTAINER_DEPTH
 
 Sink: TypeAlias = Callable[[str, Any, int], None]
 
@@ -185,7 +186,7 @@ class FrameNames:
     def _appended(self, store: Store, container: list[Any]) -> None:
         now, label = len(container), store.label
         before = self._count(label, now)
-        for index in range(max(before if before < now else now - 1, now - CONTAINER_ITEMS, 0), now):
+        for index in range(max(before if before < now else now - 1, now - FEW_ITEMS, 0), now):
             value = container[index]
             if self.observer.kinds.get(type(value)) != "neither":
                 self._value(f"{label}[{index}]", value, store.offset, self._bind, CONTAINER_DEPTH - 1)

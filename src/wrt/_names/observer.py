@@ -10,9 +10,9 @@ from types import CodeType
 from typing import Any, Literal, TypeAlias
 
 from wrt._core.bindings import Binding
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._names.peek import container_type
 from wrt._names.stores import Stores, stores_of
-from wrt._names.thresholds import CONTAINER_ITEMS
 
 Reference: TypeAlias = Callable[[], Any]  # gives the tensor while it lives, then None
 Note: TypeAlias = Callable[[str, Any, CodeType, int], Reference]
@@ -118,8 +118,8 @@ def refer(tensor: Any) -> Reference:
 
 def _values(container: Any) -> list[Any]:
     kind = container_type(container)
-    return list(islice(dict.values(container) if kind is dict else kind.__iter__(container), CONTAINER_ITEMS))
+    return list(islice(dict.values(container) if kind is dict else kind.__iter__(container), FEW_ITEMS))
 
 
 def _keys(container: Any) -> list[Any]:
-    return list(islice(dict.keys(container), CONTAINER_ITEMS)) if container_type(container) is dict else []
+    return list(islice(dict.keys(container), FEW_ITEMS)) if container_type(container) is dict else []

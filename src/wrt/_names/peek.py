@@ -9,8 +9,9 @@ from itertools import islice
 from types import FrameType, MemberDescriptorType
 from typing import Any
 
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._core.where import user_frames
-from wrt._names.thresholds import CONTAINER_ITEMS, NAMED_FRAMES
+from wrt._names.thresholds import NAMED_FRAMES
 
 MISSING: Any = object()
 
@@ -27,8 +28,8 @@ def items(container: Any) -> list[tuple[Any, Any]]:
     """The first keys and values; keys that do not read well in a name are left out."""
     kind = container_type(container)
     if kind is dict:
-        return [(key, value) for key, value in list(islice(dict.items(container), CONTAINER_ITEMS)) if is_plain(key)]
-    return list(enumerate(islice(kind.__iter__(container), CONTAINER_ITEMS)))
+        return [(key, value) for key, value in list(islice(dict.items(container), FEW_ITEMS)) if is_plain(key)]
+    return list(enumerate(islice(kind.__iter__(container), FEW_ITEMS)))
 
 
 def item(container: Any, key: Any) -> Any:

@@ -92,8 +92,7 @@ def d(obj: Any) -> Any:
         tree = backend.tree(obj)
         if tree is not None and tree[0] and all(backend.owns(leaf) or _is_side(leaf) for leaf in tree[0]):
             return tree_of(tree, d)
-    _backends.owner(obj)
-    raise AssertionError("owner() raises for what nobody owns")
+    raise _backends.not_a_tensor(obj)
 
 
 _TENSORS: dict[type, Backend] = {}  # types that were met already: no backend has to be asked again whose they are

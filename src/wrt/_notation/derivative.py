@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,13 +12,9 @@ from wrt._core.ask import Ask
 from wrt._core.index import Elements, Shape, split
 from wrt._core.report import Certificate, Report, Step
 from wrt._core.value import Side, Value
-from wrt._notation.beyond import beyond
 from wrt._notation.explain import Explanation
-from wrt._notation.linear_map import LinearMap
-from wrt._notation.operands import no_operand
-from wrt._notation.shared import SharedPass
 from wrt._notation.sides import each_narrowed, scattered
-from wrt._notation.tree import Tree
+from wrt._notation.tree import SharedPass, Tree
 from wrt._run import answer as answers
 from wrt._run import compact, higher_order, products
 from wrt._run.answer import Answer
@@ -28,10 +25,14 @@ if TYPE_CHECKING:
 
     from wrt._core.finding import Findings
     from wrt._operators.check import Checked
+    from wrt._operators.estimates import Estimate
+    from wrt._operators.gram import Gram
+    from wrt._operators.spectrum import Spectrum
+    from wrt._operators.steps import Solved
     from wrt._run.function import Function
 
 
-class Derivative(LinearMap):
+class Derivative:
     """`d(y)[i] / d(x)[j]`: lazy, exact, indexable, a linear operator.
 
     The shape is `y[i].shape + x[j].shape`. Narrow it with `J[...]`, multiply with `J @ v` or `u @ J`, take `J.value`.
@@ -229,7 +230,12 @@ class Derivative(LinearMap):
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
-        raise no_operand(self.shape)  # TensorFlow, too, leaves `u @ J` to us then
+        """TensorFlow computes all of J for `u @ J` and multiplies stacks of matrices, unless it is told that J is no tensor."""
+        raise NotATensor(
+            "a derivative was taken for a tensor",
+            f"it is a linear map of shape {self.shape}, computed when somebody asks for its numbers",
+            "write J.value for a tensor, u @ J or J @ v for a product",
+        )
 
     def item(self) -> float | complex:
         """The one number, if it is one."""
@@ -306,11 +312,57 @@ class Derivative(LinearMap):
             self._report.steps.append(Step("gradient, kept differentiable", "pull", "one by one", 1, 1))
         return self._report
 
+    # ---------------------------------------------------------------- without being formed
+
+    def operator(self) -> Any:
+        """As scipy's `LinearOperator`, flattened y by flattened x: one pass a product, one batch for a block of them."""
+        from wrt._operators import asked
+
+        return asked.operator(self._operator(), self._note(), transposed=self._transposed)
+
+    def gram(self) -> Gram:
+        """JᵀJ, lazily; `J.T.gram()` is JJᵀ. One pass for each line of J's shorter side."""
+        from wrt._operators import asked
+
+        return asked.gram(self._operator(), self._at_hand, transposed=self._transposed)
+
+    def block_diagonal(self, *, y_axis: int = 0, x_axis: int = 0) -> Any:
+        """The blocks dy[b]/dx[b] of a batch, (b, rest of y, rest of x); samples that do not mix share their passes."""
+        from wrt._operators import asked
+
+        axes = (y_axis, x_axis)
+        return asked.block_diagonal(self._operator(), self._note(), axes, transposed=self._transposed)
+
+    def singular_values(self, k: int = 1, *, tolerance: float | None = None) -> Spectrum:
+        """The k largest singular values with bounds and vectors; J is never formed."""
+        from wrt._operators import asked
+
+        return asked.singular_values(self._operator(), self._note(), k, tolerance, transposed=self._transposed)
+
+    def estimate_trace(self, *, passes: int = 64) -> Estimate:
+        """The trace of a square J from random probes (Hutch++), with its standard error."""
+        from wrt._operators import asked
+
+        return asked.estimate_trace(self._operator(), self._note(), passes)
+
+    def estimate_diagonal(self, *, passes: int = 64) -> Estimate:
+        """The diagonal of a square J from random probes, each entry with its standard error."""
+        from wrt._operators import asked
+
+        return asked.estimate_diagonal(self._operator(), self._note(), passes)
+
+    def solve(self, b: Any, *, damping: float = 0.0, tolerance: float | None = None, most: int | None = None) -> Solved:
+        """The s of least ‖J s - b‖² + damping² ‖s‖², matrix-free: a Newton or Gauss-Newton step."""
+        from wrt._operators import asked
+
+        wanted = {"damping": damping, "tolerance": tolerance, "most": most}
+        return asked.solve(self._operator(), self._note(), b, wanted, transposed=self._transposed)
+
     # ---------------------------------------------------------------- larger than memory
 
     def dask(self, chunks: Any = "auto") -> Any:
         """A dask array of this shape; a block is computed when it is needed, where dask computes (see `wrt.Model`)."""
-        return beyond("dask_array")(self, chunks)
+        return _beyond("dask_array")(self, chunks)
 
     def to_zarr(
         self, path: Any, *, chunks: Any = "auto", memory: int | None = None, layout: Literal["dense", "csr"] = "dense",
@@ -320,7 +372,7 @@ class Derivative(LinearMap):
 
         Run again, only missing blocks are computed. `layout="csr"` keeps the nonzeros alone.
         """
-        return beyond("to_zarr")(self, path, chunks=chunks, memory=memory, layout=layout, client=client)
+        return _beyond("to_zarr")(self, path, chunks=chunks, memory=memory, layout=layout, client=client)
 
     # ---------------------------------------------------------------- what it costs, what it rests on
 
@@ -349,12 +401,12 @@ class Derivative(LinearMap):
 
     def plot(self, ax: Any = None) -> Any:
         """A heat map, white at zero; one row of an image is shown as that image. Returns the matplotlib axes."""
-        from wrt._notation.picture import plot
+        from wrt._notation.text import plot
 
         return plot(self, ax)
 
     def _repr_html_(self) -> str:
-        from wrt._notation.picture import shown
+        from wrt._notation.text import shown
 
         return shown(self)
 
@@ -362,3 +414,8 @@ class Derivative(LinearMap):
         from wrt._notation.text import one_line
 
         return one_line(self)
+
+
+def _beyond(name: str) -> Any:
+    """A function of the layer above, by its name: imports only go down, and a Derivative just passes itself on."""
+    return getattr(import_module(f"wrt._beyond.{name}"), name)

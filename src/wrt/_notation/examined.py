@@ -31,10 +31,18 @@ def between(y: Asked, x: Asked) -> Findings:
     record: Any = y[0]
     x = (record, record.own(x[1]), x[2])
     if x[1].record is not y[0]:
-        raise _apart()
+        raise DifferentRuns(
+            "why() of tensors from two different recordings",
+            "the run that y was made in never met x",
+            "compute both inside one `with wrt.record():`, or in one wrt.trace(f, x)",
+        )
     numbers = record.numbered(y[1]), record.numbered(x[1])
     if numbers[0] is None or numbers[1] is None:
-        raise _between_writes()
+        raise NotRecorded(
+            "why() of elements as they were between two writes",
+            "the graph of the run has no number for them: they were written through a view, or not at all",
+            "ask about the whole tensor, wrt.why(y, x), or about what was written there",
+        )
     evidence = record.evidence()
     found = _examined(evidence, numbers, y, x)
     if _blames_a_loop(evidence, found):
@@ -65,22 +73,6 @@ def _made(record: Any, value: Value) -> Where | None:
         return made
     bound = record.names.of(value) or record.names.of(value.key)  # whichever a backend files under a name
     return bound[0].where if bound else None
-
-
-def _between_writes() -> NotRecorded:
-    return NotRecorded(
-        "why() of elements as they were between two writes",
-        "the graph of the run has no number for them: they were written through a view, or not at all",
-        "ask about the whole tensor, wrt.why(y, x), or about what was written there",
-    )
-
-
-def _apart() -> DifferentRuns:
-    return DifferentRuns(
-        "why() of tensors from two different recordings",
-        "the run that y was made in never met x",
-        "compute both inside one `with wrt.record():`, or in one wrt.trace(f, x)",
-    )
 
 
 def unknown() -> NotRecorded:

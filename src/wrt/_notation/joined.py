@@ -93,13 +93,12 @@ def _splitter(sides: list[Side], ends: Any, rebuild: Callable[[list[Any]], Any])
                 f"give it an array whose last axis counts {ends[-1]}",
             )
         pieces = [vector[..., int(a) : int(b)] for a, b in pairwise(ends)]
-        return rebuild([_reshaped(piece, lead + side.shape) for piece, side in zip(pieces, sides, strict=True)])
+        return rebuild([reshaped(piece, lead + side.shape) for piece, side in zip(pieces, sides, strict=True)])
 
     return split
 
 
-def _reshaped(piece: Any, shape: tuple[int, ...]) -> Any:
-    for backend in _backends.loaded():
-        if backend.owns(piece):
-            return backend.arrays.reshape(piece, shape)
-    return piece.reshape(shape)
+def reshaped(piece: Any, shape: tuple[int, ...]) -> Any:
+    """An array of any framework, or of NumPy, in another shape."""
+    backend = _backends.owner(piece)
+    return piece.reshape(shape) if backend is None else backend.arrays.reshape(piece, shape)

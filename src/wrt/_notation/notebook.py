@@ -26,7 +26,7 @@ def _frameworks_of(cell: str) -> list[str]:
         return []
     named = {alias.name for one in statements if isinstance(one, ast.Import) for alias in one.names}
     named |= {one.module for one in statements if isinstance(one, ast.ImportFrom) and one.module and not one.level}
-    return sorted({name.split(".")[0] for name in named} & set(FRAMEWORKS.values()))
+    return sorted({name.split(".")[0] for name in named} & set(FRAMEWORKS))
 
 
 def _why(shell: Any) -> Any:

@@ -31,8 +31,10 @@ def scattered(ask: Ask, entries: Elements, *, transposed: bool) -> Answer:
 def narrowed(side: Side, index: Any) -> Side:
     """A side with an index applied to its own shape."""
     picked = Elements.all(side.shape).pick(index)
-    if not _scattered(side):
-        return _simple(side, index)
+    if len(side.parts) == 1 and side.parts[0].into is None:
+        elements = side.parts[0].elements.pick(index)
+        otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
+        return Side(elements.shape, (replace(side.parts[0], elements=elements),), otherwise, side.notes)
     return replace(columns_of(side, picked.positions), shape=picked.shape)
 
 
@@ -48,17 +50,6 @@ def each_narrowed(sides: tuple[Side, ...], index: tuple[Any, ...]) -> tuple[Side
     if halves is None or others is None:
         return None
     return (narrowed(first, halves[0]) if halves[0] else first, *others)
-
-
-def _scattered(side: Side) -> bool:
-    return len(side.parts) != 1 or side.parts[0].into is not None
-
-
-def _simple(side: Side, index: Any) -> Side:
-    part = side.parts[0]
-    elements = part.elements.pick(index)
-    otherwise = None if side.otherwise is None else narrowed(side.otherwise, index)
-    return Side(elements.shape, (replace(part, elements=elements),), otherwise, side.notes)
 
 
 def columns_of(side: Side, columns: npt.NDArray[np.int64]) -> Side:

@@ -276,9 +276,9 @@ def record(**options: Any) -> Iterator[Trace]:
 
 def tap(name: str, tensor: Any) -> Any:
     """Give a tensor a name in the recording that is running; returns the tensor, and does nothing outside one."""
-    for backend in _backends.loaded():
-        if backend.owns(tensor):
-            backend.tap(name, tensor, sys._getframe(1))
+    backend = _backends.owner(tensor)
+    if backend is not None:
+        backend.tap(name, tensor, sys._getframe(1))
     return tensor
 
 
@@ -289,7 +289,7 @@ def load_graph(path: str | Path) -> Graph:
 
 def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The framework of the function or, failing that, of what it is given."""
-    backends = [backend for backend in _backends.loaded() if backend.name != "finite"]
+    backends = _backends.loaded()
     for backend in backends:
         if backend.owns(f):
             return backend
@@ -300,14 +300,14 @@ def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             tree = backend.tree(candidate)
             if tree is not None and any(backend.owns(leaf) for leaf in tree[0]):
                 return backend
-    by_package = {_backends.FRAMEWORKS[backend.name]: backend for backend in backends}
+    by_package = {backend.name: backend for backend in backends}
     for package in _packages(f):
         if package in by_package:
             return by_package[package]
     for candidate in _held(f):
         for backend in backends:
             package = candidate.__name__.split(".")[0] if isinstance(candidate, ModuleType) else ""
-            if package == _backends.FRAMEWORKS[backend.name] or (not package and backend.owns(candidate)):
+            if package == backend.name or (not package and backend.owns(candidate)):
                 return backend
     numbers = any(isinstance(given, (float, complex)) for given in (*args, *kwargs.values()))
     able = [backend for backend in backends if numbers and backend.takes_numbers]
@@ -334,18 +334,6 @@ def _held(f: Any) -> list[Any]:
         return []
     cells = [cell.cell_contents for cell in f.__closure__ or () if cell != CellType()]
     return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
-
-
-def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:
-    if isinstance(tree, Value):
-        return wrap(tree)
-    if isinstance(tree, dict):
-        return {key: _map(item, wrap) for key, item in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map(item, wrap) for item in tree))
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(_map(item, wrap) for item in tree)
-    return tree
 
 
 def _microscope() -> Any:

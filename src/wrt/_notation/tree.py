@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from wrt._notation.shared import SharedPass
+from wrt._core.ask import Ask
+from wrt._run import shared_pass
+from wrt._run.answer import Answer
 from wrt.errors import NotATensor
+
+
+class SharedPass:
+    """The questions that are asked together; `take` gives one of them its share of the common answer."""
+
+    __slots__ = ("_answers", "_asks", "_unreached", "ran")
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self._asks = asks
+        self._answers: dict[int, Answer] = {}
+        self._unreached: set[int] = set()
+        self.ran = False
+
+    def take(self, place: int) -> Answer | None:
+        """The leaf's own block; None where it has to ask for itself."""
+        if not self.ran:
+            self._answers, self._unreached = shared_pass.answers(self._asks)
+            self.ran = True
+            others = len(self._answers) - 1
+            note = f"shared with {others} other {'leaf' if others == 1 else 'leaves'} of the tree"
+            for answer in self._answers.values():
+                answer.report = replace(answer.report, notes=[*answer.report.notes, note])
+        return self._answers.pop(place, None)  # the leaf keeps it from here on
+
+    def misses(self, place: int) -> bool:
+        """Whether the shared pass ran and found no path to this leaf."""
+        return place in self._unreached
 
 
 class Tree:

@@ -10,13 +10,14 @@ import numpy as np
 from wrt._core.ask import Ask
 from wrt._core.protocol import Array
 from wrt._core.report import Report
+from wrt._core.thresholds import ROUNDOFF_ROUNDINGS
 from wrt._operators import estimates, steps
 from wrt._operators.blocks import block_diagonal as blocks_of
 from wrt._operators.blocks import samples_of
 from wrt._operators.gram import Gram
 from wrt._operators.operator import Operator, all_of_it, operand
 from wrt._operators.spectrum import Spectrum, spectrum
-from wrt._operators.thresholds import SHORT_LINES, SPECTRUM_ROUNDINGS
+from wrt._operators.thresholds import SHORT_LINES
 from wrt._run import compact
 from wrt._run.linear_map import LinearMap
 from wrt._run.memory import is_small
@@ -52,7 +53,7 @@ def singular_values(ask: Ask, report: Report, k: int, tolerance: float | None, *
     """The k largest, with their vectors and bounds."""
     before = report.passes
     matrix = operand(ask, report, short=max(SHORT_LINES, 2 * k))
-    found = spectrum(matrix, k, tolerance or max(1e-6, SPECTRUM_ROUNDINGS * _epsilon(ask)), most=max(400, 40 * k))
+    found = spectrum(matrix, k, tolerance or max(1e-6, ROUNDOFF_ROUNDINGS * _epsilon(ask)), most=max(400, 40 * k))
     left, right = (found.right, found.left) if transposed else (found.left, found.right)
     return Spectrum(found.values, found.errors, left, right, found.tolerance, report.passes - before)
 

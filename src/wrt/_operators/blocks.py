@@ -112,7 +112,8 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
     ways: list[Way] = ["push", "pull"] if samples.p > samples.q + 2 and sweeper.engine.can_push else ["pull"]
     for way in ways:
         shared = _compression(ask, samples, way)
-        plan = Lines(way, shared.passes, _because(samples, way), "structured", shared=shared)
+        because = f"{samples.count} samples share {samples.p if way == 'pull' else samples.q} passes"
+        plan = Lines(way, shared.passes, because, "structured", shared=shared)
         found = attempt(proof, plan, compact=True)
         if isinstance(found, Answer):
             assert found.form is not None
@@ -122,11 +123,6 @@ def _together(ask: Ask, samples: Samples, report: Report) -> Any | None:
     report.fallbacks[told:] = [f"{MIXED}: {found}"]
     cache.remember(key, cache.NOTHING)  # the next such question goes without the attempt
     return None
-
-
-def _because(samples: Samples, way: Way) -> str:
-    passes = samples.p if way == "pull" else samples.q
-    return f"{samples.count} samples share {passes} passes"
 
 
 def _compression(ask: Ask, samples: Samples, way: Way) -> Compression:

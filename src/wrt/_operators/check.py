@@ -159,7 +159,11 @@ class _Replay:
             again = evidence.again(node)
             in_place = writes_in_place and node.write is not None  # elsewhere an update makes a new tensor
             if again is None or in_place:
-                raise _cannot_repeat(node, in_place)
+                raise EngineRefused(
+                    f"{node.op} cannot be run again" + (f", at {node.where}" if node.where else ""),
+                    "it writes in place" if in_place else "it was recorded without its arguments",
+                    "record with values=True; for code that writes in place compare J[i, j] with runs of your own",
+                )
             self.steps.append((node, again))
             if start is None and x in again.numbers:
                 start = again.inputs[again.numbers.index(x)]
@@ -188,13 +192,4 @@ def _not_recorded(words: str) -> NotRecorded:
         "J.check() needs a recorded run",
         f"{words}; finite differences run its operations again",
         "write t = wrt.trace(f, x, values=True), then (d(t.output) / d(t.inputs[0])).check()",
-    )
-
-
-def _cannot_repeat(node: Node, in_place: bool) -> EngineRefused:
-    what = "writes in place" if in_place else "was recorded without its arguments"
-    return EngineRefused(
-        f"{node.op} cannot be run again" + (f", at {node.where}" if node.where else ""),
-        f"it {what}",
-        "record with values=True; for code that writes in place compare J[i, j] with runs of your own",
     )

@@ -2,8 +2,6 @@
 
 SHORT_LINES = 96
 """Of a side that is swept as a whole: an iteration would take as many passes."""
-SPECTRUM_ROUNDINGS = 64.0
-"""Of the largest value: residuals of singular values get no smaller."""
 SPARE_VECTORS = 6
 """Beyond k in a block: what converges is what the block can hold apart."""
 SPACE_BLOCKS = 12

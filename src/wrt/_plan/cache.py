@@ -13,8 +13,8 @@ from threading import Lock
 from wrt._core.ask import Ask
 from wrt._core.index import Elements
 from wrt._core.plan import Plan
+from wrt._core.thresholds import KEPT_ENTRIES
 
-KEPT_PLANS = 64
 NOTHING = "nothing better than a direct sweep"
 
 _PLANS: OrderedDict[Hashable, Plan | str] = OrderedDict()
@@ -53,7 +53,7 @@ def remember(key: Hashable, plan: Plan | str) -> None:
     with _LOCK:
         _PLANS[key] = plan
         _PLANS.move_to_end(key)
-        while len(_PLANS) > KEPT_PLANS:
+        while len(_PLANS) > KEPT_ENTRIES:
             _PLANS.popitem(last=False)
 
 

@@ -13,7 +13,7 @@ from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Elements
 from wrt._core.plan import Lines, Plan, Product, Sum
-from wrt._core.value import Part, Side, Value
+from wrt._core.value import Part, Side
 from wrt._plan import cost
 from wrt._plan.cut import bottlenecks
 from wrt._plan.structured import Look, sample, structured
@@ -40,7 +40,8 @@ class Chain:
         tensors = stretches(flow, ask.m, ask.n)
         if not tensors:
             return "chain: nothing that everything passes parts the work"
-        prices, mixed = _prices(flow, tensors), _mixed(flow, tensors)
+        prices = _prices(flow, tensors)
+        mixed = [not flow.mixing.isdisjoint(passed) for passed in _between(flow, tensors)]  # one vector: no structure to see
         direct = ask.m * sum(prices)
         if all(mixed) or SAMPLE_SECONDS * mixed.count(False) > SAMPLE_SHARE * direct:
             return "chain: no stretch can have a structure, or a look at them would take too long"
@@ -144,11 +145,6 @@ def _prices(flow: Flow, tensors: tuple[int, ...]) -> list[float]:
     return [cost.each(flow, passed) for passed in _between(flow, tensors)]
 
 
-def _mixed(flow: Flow, tensors: tuple[int, ...]) -> list[bool]:
-    """Whether a matrix times one vector lies in each of them: no samples are needed to see that it has no structure."""
-    return [not flow.mixing.isdisjoint(passed) for passed in _between(flow, tensors)]
-
-
 def _between(flow: Flow, tensors: tuple[int, ...]) -> list[list[int]]:
     """What a pass visits in each of the stretches."""
     ends = [*(frozenset({tensor}) for tensor in tensors), frozenset(flow.xs)]
@@ -161,13 +157,9 @@ def _parts(ask: Ask, flow: Flow, tensors: tuple[int, ...]) -> Iterator[Ask]:
     for tensor in tensors:
         value = flow.value(tensor)
         assert value is not None
-        yield Ask(later, rows, _all_of(value))
+        yield Ask(later, rows, Side(value.shape, (Part(value, Elements.all(value.shape)),)))
         later, rows = value, Elements.all(value.shape)
     yield Ask(later, rows, ask.x)
-
-
-def _all_of(value: Value) -> Side:
-    return Side(value.shape, (Part(value, Elements.all(value.shape)),))
 
 
 def _carried(m: int) -> Lines:

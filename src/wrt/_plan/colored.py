@@ -19,10 +19,7 @@ from wrt._core.plan import Lines
 from wrt._core.protocol import Engine
 from wrt._plan.patterns.irregular import Sieve, color_rows, compose, enough, moduli
 from wrt._plan.patterns.samples import Samples
-from wrt._plan.thresholds import COLORED_LINES, SPARSE_SHARE
-
-GAIN = 0.5  # of the direct passes that colors may take
-SET_UP_PASSES = 2
+from wrt._plan.thresholds import COLORED_LINES, FAR_FEWER, SET_UP_PASSES, SPARSE_SHARE
 
 Sums = Callable[[list[int]], list[npt.NDArray[np.bool_]]]
 """Moduli -> for each of them where the rows of a class, weighted at random and summed, are nonzero: (modulus, n)."""
@@ -48,7 +45,7 @@ def color(pattern: Any, instead_of: int, push_cost: float, source: str = "the op
 
     `pattern` is a boolean csr array, `push_cost` the price of a push next to a pull.
     """
-    most = int(GAIN * instead_of)
+    most = int(FAR_FEWER * instead_of)
     found = _one_way(pattern, most, push_cost)
     price = most if found is None else found.passes * (1.0 if found.way == "pull" else push_cost)
     full, promised = _fullest_columns(pattern, push_cost)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from itertools import pairwise
+from sys import maxsize
 
 from wrt._core.ask import Ask
 from wrt._core.flow import Flow
 from wrt._core.index import Elements
 from wrt._core.plan import Plan, Product, Sum
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._core.value import Part, Side, Value
 from wrt._plan import cost
 from wrt._plan.thresholds import GAIN
 
-NARROW_SHARE = 0.75  # of the shorter side that a cut may have
 NESTED_SUMS = 3
 
 Solve = Callable[[Ask], Plan]
@@ -39,9 +40,9 @@ class Offer:
 def cut(ask: Ask, flow: Flow, solve: Solve) -> Offer | str:
     """The plan through the narrowest set of tensors, or why there is none that pays."""
     m, n = ask.m, ask.n
-    tensors = narrowest(flow, below=int(NARROW_SHARE * min(m, n)))
+    tensors = narrowest(flow, below=int(GAIN * min(m, n)))
     if tensors is None:
-        return f"cut: nothing narrower than {int(NARROW_SHARE * min(m, n))} numbers lies between x and y"
+        return f"cut: nothing narrower than {int(GAIN * min(m, n))} numbers lies between x and y"
     width = sum(flow.sizes[tensor] for tensor in tensors)
     through, straight = _seconds(flow, tensors, width, m, n), cost.direct_seconds(flow, m, n)
     if through > GAIN * straight:
@@ -172,9 +173,6 @@ def bottlenecks(flow: Flow) -> list[int]:
 # ---------------------------------------------------------------- maximum flow
 
 
-ENDLESS = 1 << 62
-MOST_PATHS = 64  # more than this many are no longer quick; such a graph is taken to have no narrow cut
-
 Pipes = dict[int, dict[int, int]]
 """What still fits from one place to another: tensor k is entered at 2k and left at 2k + 1."""
 
@@ -184,7 +182,7 @@ def narrowest_set(flow: Flow, below: int) -> tuple[int, ...]:
     left = _pipes(flow)
     goal = {2 * x + 1 for x in flow.xs}
     total = 0
-    for _ in range(MOST_PATHS):
+    for _ in range(FEW_ITEMS):  # a graph of more paths is taken to have no narrow cut
         path = _widest(left, goal)
         if path is None:
             return _held_back(flow, left)
@@ -204,16 +202,16 @@ def _pipes(flow: Flow) -> Pipes:
     ends = {0, *flow.xs}
     left: Pipes = {}
     for tensor, (size, sources) in enumerate(zip(flow.sizes, flow.made_from, strict=True)):
-        left[2 * tensor] = {2 * tensor + 1: ENDLESS if tensor in ends else size}
-        left[2 * tensor + 1] = {2 * source: ENDLESS for source in sources}
+        left[2 * tensor] = {2 * tensor + 1: maxsize if tensor in ends else size}
+        left[2 * tensor + 1] = {2 * source: maxsize for source in sources}
     return left
 
 
 def _widest(left: Pipes, goal: set[int]) -> list[int] | None:
     """The path from y to x whose narrowest pipe is as wide as can be."""
-    best = {0: ENDLESS}
+    best = {0: maxsize}
     came: dict[int, int] = {}
-    waiting = [(-ENDLESS, 0)]
+    waiting = [(-maxsize, 0)]
     while waiting:
         width, here = heappop(waiting)
         if here in goal:

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from wrt._core.ask import Ask
 from wrt._core.plan import Lines, Way
 from wrt._core.protocol import Engine
-from wrt._plan.thresholds import FEW_NUMBERS_DEVICE
-
-SET_UP_PASSES = 2
-"""A push starts with a pull of its own, and is proven by one."""
+from wrt._plan.thresholds import FEW_NUMBERS_DEVICE, SET_UP_PASSES
 
 
 def direct(ask: Ask, engine: Engine, way: Way | None = None) -> Iterator[Lines]:

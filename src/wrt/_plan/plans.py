@@ -27,7 +27,6 @@ CUT_SHARE = 0.3  # of the quick seconds that a cut, for which nothing has to be 
 SIFT_SECONDS = 4e-9  # for each number of a dense answer that is brought to the host and sifted for nonzeros
 LOCAL_NUMBERS = 2**12  # of y and of x below which whole passes are quick
 PATCH_SECONDS = 3e-4  # of whole passes that are left alone
-SUMS_SEED = 31
 FAR_ROWS = 4  # rows for each column beyond which columns are swept without a look at the last layer's weights
 
 
@@ -126,7 +125,7 @@ class Strategies:
         rows, ends = np.arange(self.ask.m), np.cumsum(moduli)
         weights = np.zeros((int(ends[-1]), self.ask.m))
         for modulus, end in zip(moduli, ends, strict=True):  # other weights than those of the proof
-            weights[end - modulus + rows % modulus, rows] = random_signs(1, self.ask.m, SUMS_SEED)[0]
+            weights[end - modulus + rows % modulus, rows] = random_signs(1, self.ask.m, seed=31)[0]  # any but the proof's
         return list(np.split(self.look(self.ask, weights), ends[:-1]))
 
     def _factor(self, ask: Ask) -> Plan:

@@ -7,11 +7,15 @@ QUICK_SECONDS = 2e-3
 QUICK_SECONDS_DEVICE = 4e-3
 """and on a device: samples are looked at on the host, and tables made there have to travel."""
 GAIN = 0.75
-"""Of the direct time (or of its passes) that another plan may take."""
+"""Of the direct time, or of its passes, that another plan may take; so narrow a cut has to be."""
+FAR_FEWER = 0.5
+"""Of the direct passes that colors may take, or entries of a row, for columns to be looked at too."""
+SET_UP_PASSES = 2
+"""A push starts with a pull of its own, and is proven by one."""
 SAMPLED_ROWS = 12
 """Rows that show a structure."""
 DENSE_SHARE = 0.4
-"""Of a typical row that may be nonzero for a structure to pay,"""
+"""Of a typical row, or of a pattern, that may be nonzero for a structure to pay,"""
 SPARSE_SHARE = 0.15
 """and for the coloring of an irregular pattern."""
 COLORED_LINES = 256
@@ -28,19 +32,11 @@ TIGHT_RATIO = 2.7
 """so few, and another view is hardly better;"""
 CLOSE_RATIO = 4.0
 """so few, where every long axis is followed, and joint offsets (see `lattice`) will thin it out."""
-SPLITS_PER_AXIS = 24
-"""Ways to write the length of an axis as a product."""
 LATTICE_CLASSES = 16
 """Kinds of rows,"""
 LATTICE_OFFSETS = 96
 """entries of all their rows together,"""
 LATTICE_WEIGHTS = 4096
 """and weights of a hash that are tried."""
-FAR_FEWER_SHARE = 0.5
-"""Of the passes by rows that a row has entries: columns are looked at too."""
 CLASSES_PER_ENTRY = 3
 """Of a column, where rows are summed in classes: fewer tell less, more take more passes."""
-COMPOSED_SHARE = 0.25
-"""Of all entries beyond which nobody gains anything from a pattern."""
-CONFLICT_PAIRS = 2**25
-"""Of lines that meet; beyond this, listing them takes longer than it can save."""

@@ -14,7 +14,9 @@ import numpy as np
 
 from wrt import _backends
 from wrt._core.index import Elements
+from wrt._core.thresholds import BLOCK_BYTES
 from wrt._notation.d import d
+from wrt._notation.joined import reshaped
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._study.tensors import Numbers, finder, kept, numbers
 from wrt.errors import NotDifferentiable, WrongIndex, WrongQuery, WrongShape
@@ -150,7 +152,10 @@ class _Explained:
 
     def needs_no_recording(self, x: Any) -> bool:
         """Whether the question needs no recording: a torch tensor, and an index of the output."""
-        if _backends.owner(x).name != "torch":
+        backend = _backends.owner(x)
+        if backend is None and not isinstance(x, np.ndarray):
+            raise _backends.not_a_tensor(x)
+        if backend is None or backend.name != "torch":
             return False
         if not x.is_floating_point():
             raise NotDifferentiable("the input has no derivative", f"it is of {x.dtype}", "explain the embedding")
@@ -166,9 +171,9 @@ class _Explained:
     def native(array: Numbers, x: Any) -> Any:
         """Numbers in the dtype of the input, to be added to it or multiplied by it; in torch where it lives."""
         backend = _backends.owner(x)
-        if backend.name == "torch":
+        if backend is not None and backend.name == "torch":
             return backend.arrays.native(array, backend.lift(x.detach().requires_grad_()))
-        return array.astype(backend.arrays.numpy(x).dtype)
+        return array.astype(numbers(x).dtype)
 
     def sides(self, x: Any) -> tuple[Any, Any]:
         """d(y) and d(x) of one recorded run; y is whole, elements are chosen by the caller."""
@@ -204,15 +209,15 @@ def _pull(y: Any, by: Any, positions: Any, weights: Numbers | None) -> Any:
 
 def _weighted_sum(explained: _Explained, x: Any, copies: Copies, weights: Numbers) -> Any:
     """The weighted sum of gradients at several inputs, run as few batches; one by one where there is no batch axis."""
-    arrays, shape = _backends.owner(x).arrays, tuple(map(int, x.shape))
-    size = max(1, 64 * 2**20 // max(1, int(np.prod(shape)) * 8))  # copies in a batch of at most 64 MiB
+    shape = tuple(map(int, x.shape))
+    size = max(1, BLOCK_BYTES // max(1, int(np.prod(shape)) * 8))  # copies in a batch
     total: Any = None
     for start in range(0, len(weights), size):
         some = slice(start, start + size)
         share = weights[some]
         if not shape:
             return _one_by_one(explained, copies, weights)
-        together = arrays.reshape(copies(some), (len(share) * shape[0], *shape[1:]))
+        together = reshaped(copies(some), (len(share) * shape[0], *shape[1:]))
         summed = _plain_sum if explained.needs_no_recording(x) else _sum_of_recording
         part = summed(explained, x, together, share)
         if part is None:
@@ -223,8 +228,9 @@ def _weighted_sum(explained: _Explained, x: Any, copies: Copies, weights: Number
 
 def _sum_of_recording(explained: _Explained, x: Any, copies: Any, weights: Numbers) -> Any:
     """The weighted sum over one batch of copies; None where the output has no batch axis."""
-    batch, arrays = int(x.shape[0]), _backends.owner(x).arrays
+    batch = int(x.shape[0])
     y, by = explained.sides(copies)
+    arrays = y.value.record.backend.arrays
     if y.shape[:1] != (len(weights) * batch,):
         return None
     chosen = explained.elements((batch, *y.shape[1:]), x).positions

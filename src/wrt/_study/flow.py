@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache, wraps
-from importlib import import_module
-from importlib.util import find_spec
+from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -263,7 +261,7 @@ class Watch:
         def watched(*arguments: Any, **keywords: Any) -> Any:
             found = function(*arguments, **keywords)
             gradients = found[1] if isinstance(found, tuple) and len(found) == 2 and _is_value(found[0]) else found
-            if not any(part.later(gradients, self) for part in _parts("later")):
+            if not any(part.later(gradients, self) for part in _training("jax")):
                 self(gradients)
             return found
 
@@ -311,22 +309,15 @@ def watch(model: Any, *, every: int = 100, log: Callable[[dict[str, float]], Any
     """
     seen = Watch(model, every, log)
     with ExitStack() as stack:
-        for part in _parts("stepping"):
+        for part in _training():
             stack.enter_context(part.stepping(model, seen._due, seen._saw, seen._missed))
         yield seen
     seen._open = False
 
 
-def _parts(wanted: str) -> list[Any]:
-    """The training loops of the frameworks that the program uses, as far as they have something to say."""
-    found = [_part(backend.name) for backend in _backends.loaded()]
-    return [part for part in found if hasattr(part, wanted)]
-
-
-@cache
-def _part(backend: str) -> Any:
-    where = f"wrt._backends.{backend}.stepping"
-    return import_module(where) if find_spec(where) is not None else None
+def _training(framework: str = "") -> list[Any]:
+    """The training loops of the frameworks that the program uses, or of this one."""
+    return [_backends.part(one.name, "training") for one in _backends.loaded() if framework in ("", one.name)]
 
 
 def _is_value(given: Any) -> bool:
@@ -339,7 +330,7 @@ def _is_loss(given: Any) -> bool:
 
 
 def _of_tree(gradients: Any) -> Flow:
-    by_path = next((told for part in _parts("named") if (told := part.named(gradients)) is not None), None)
+    by_path = next((told for part in _training("jax") if (told := part.named(gradients)) is not None), None)
     found = {name: None if one is None else numbers(one) for name, one in by_path or named(gradients)}
     layers = [layer_of(name, "parameter", () if g is None else g.shape, g, channels_last=False) for name, g in found.items()]
     return Flow(layers, {name: g for name, g in found.items() if g is not None})

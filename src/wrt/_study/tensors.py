@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,10 +30,8 @@ def numbers(obj: Any) -> Numbers:
     if isinstance(obj, Derivative):
         return obj.numpy()
     tensor = obj.value if isinstance(obj, Handle) else obj
-    for backend in _backends.loaded():
-        if backend.name != "finite" and backend.owns(tensor):
-            return backend.arrays.numpy(tensor)
-    return np.asarray(tensor)
+    backend = _backends.owner(tensor)
+    return np.asarray(tensor) if backend is None else backend.arrays.numpy(tensor)
 
 
 def tensor_like(array: Numbers, handle: Handle) -> Any:
@@ -73,17 +68,8 @@ def kept(*objects: Any) -> Iterator[None]:
     """Run models inside: running statistics and random states are afterwards what they were before."""
     with ExitStack() as stack:
         for one in _backends.loaded():
-            keeper = _keeper(one.name)
-            if keeper is not None:
-                stack.enter_context(keeper(objects))
+            stack.enter_context(_backends.part(one.name, "training").kept(objects))
         yield
-
-
-@cache
-def _keeper(backend: str) -> Callable[[tuple[Any, ...]], AbstractContextManager[None]] | None:
-    """How a framework puts back what running a model changes; None where nothing is changed."""
-    where = f"wrt._backends.{backend}.kept"
-    return import_module(where).kept if find_spec(where) is not None else None
 
 
 def tensors_of(run: Trace, handle: Handle) -> set[int]:

@@ -1,14 +1,14 @@
 """Everything that can be wrong with a gradient, in one table: the words for it, the operations that show it, a program.
 
-A new cause is an entry here. `docs/make_causes.py` writes its page, the index and the navigation from it, and
-`wrt explain-cause` prints it.
+A new cause is an entry here, and a program in `programs.txt`. `docs/make_causes.py` writes its page, the index and the
+navigation from them, and `wrt explain-cause` prints it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from textwrap import dedent, indent
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["stops", "flattens", "breaks"]
@@ -27,11 +27,14 @@ class Cause:
     slug: str
     means: str
     remedy: str
-    case: str
     stops: str = ""
     flattens: str = ""
     breaks: str = ""
     raised: tuple[str, ...] = ()
+
+    @property
+    def case(self) -> str:
+        return programs()[self.slug]
 
 
 class Family:
@@ -59,6 +62,13 @@ def key(op: str) -> str:
 
 
 @cache
+def programs() -> dict[str, str]:
+    """The program of every cause, by its slug: a line `==== slug` begins one."""
+    text = Path(__file__).with_name("programs.txt").read_text(encoding="utf-8")
+    return {(lines := one.strip().split("\n", 1))[0]: f"{lines[1]}\n" for one in text.split("==== ")[1:]}
+
+
+@cache
 def causes() -> dict[str, Cause]:
     """Every cause by its slug."""
     return {cause.slug: cause for family in FAMILIES for cause in family.causes}
@@ -76,25 +86,6 @@ def by_operation(kind: Kind) -> dict[str, str]:
     return table
 
 
-# ---------------------------------------------------------------- the programs
-
-
-def program(text: str) -> str:
-    """A program as it is."""
-    return dedent(text).strip("\n") + "\n"
-
-
-def recorded(body: str, *, start: str = "import torch", ask: str = "y, x") -> str:
-    """A run that is recorded, and asked about."""
-    return f"{start}\nimport wrt\n\nwith wrt.record():\n{indent(program(body), '    ')}\nprint(wrt.why({ask})[0])\n"
-
-
-def failing(body: str, *, start: str = "import torch") -> str:
-    """A recorded run that ends with an error of the framework."""
-    run = f"try:\n    with wrt.record():\n{indent(program(body), '        ')}except RuntimeError as error:\n"
-    return f"{start}\nimport wrt\n\n{run}    print(wrt.why(error)[0])\n"
-
-
 # ---------------------------------------------------------------- the table
 
 
@@ -106,118 +97,58 @@ CUT = Family(
         means=".detach() cuts the path",
         remedy="remove .detach(), or ask for the derivative with respect to what it returns",
         stops="detach detach_ detach_copy",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = (x * 2).detach()
-            y = (h * w).sum()"""),
     ),
     Cause(
         "stop_gradient",
         means="stop_gradient cuts the path",
         remedy="remove stop_gradient from the branch you differentiate",
         stops="stop_gradient StopGradient PreventGradient",
-        case=program("""
-            import jax
-            import jax.numpy as jnp
-            import wrt
-
-
-            def f(x):
-                target = jax.lax.stop_gradient(x * 2)
-                return jnp.sum(target**2)
-
-
-            t = wrt.trace(f, jnp.array([1.0, 2.0]))
-            print(wrt.why(t.output, t.inputs[0])[0])"""),
     ),
     Cause(
         "dot_data",
         means=".data cuts the path, or hides a write from autograd",
         remedy="use the tensor itself; for an update by hand write it under torch.no_grad() or functionally",
         stops="data data=",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = (x * 2).data
-            y = (h * w).sum()"""),
     ),
     Cause(
         "detached_hidden_state",
         means="a recurrent state is cut between steps",
         remedy="keep the state attached across the steps you want to differentiate through",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.eye(3, requires_grad=True)
-            h = x
-            for _ in range(3):
-                h = torch.tanh(h @ w)
-                h = h.detach()
-            y = torch.tanh(h @ w).sum()"""),
     ),
     Cause(
         "retensor",
         means="a copy of the numbers, without their history",
         remedy="use the tensor itself, .clone() for a copy, torch.stack for a list of tensors",
         stops="tensor new_tensor as_tensor asarray scalar_tensor constant Const FloatTensor",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = torch.tensor(x * 2)
-            y = (h * w).sum()"""),
     ),
     Cause(
         "parameter_wrap",
         means="wrapping a result as a parameter makes a new leaf",
         remedy="use the tensor itself, for example by torch.func.functional_call(layer, {'weight': w}, x)",
         stops="Parameter",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            p = torch.nn.Parameter(x * 2)
-            y = (p * w).sum()"""),
     ),
     Cause(
         "copied_module",
         means="the gradient belongs to a copy",
         remedy="ask for the copy's parameters, or use torch.func.functional_call with the original's",
         stops="__deepcopy__ Parameterofacopy",
-        case=recorded("""
-            net = torch.nn.Linear(3, 1)
-            twin = copy.deepcopy(net)
-            y = twin(torch.ones(3)).sum()
-            x = net.weight""", start="import copy\nimport torch"),
     ),
     Cause(
         "checkpoint_reentrant",
         means="activation checkpointing in its reentrant form hides the graph",
         remedy="write checkpoint(..., use_reentrant=False)",
         raised=("use_reentrant=True",),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            h = torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True)
-            y = h.sum()""", start="import torch\nimport torch.utils.checkpoint"),
     ),
     Cause(
         "fresh_leaf_loss",
         means="the loss was made a new leaf: requires_grad was set on a result that had lost its graph",
         remedy="remove it, and repair the line that cuts the path",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = (x.detach() ** 2).sum()
-            y.requires_grad_()"""),
     ),
     Cause(
         "state_assign",
         means="an assignment to a variable is not differentiable",
         remedy="use the value itself instead of reading it back from the variable",
         stops="AssignVariableOp AssignAddVariableOp AssignSubVariableOp ResourceScatterUpdate assign",
-        case=recorded("""
-            x = tf.Variable([1.0, 2.0])
-            state = tf.Variable([0.0, 0.0])
-            with tf.GradientTape():
-                state.assign(x * 2)
-                y = tf.reduce_sum(state**2)""", start="import tensorflow as tf"),
     ),
 )
 
@@ -230,85 +161,44 @@ OFF = Family(
         means="computed while gradients were switched off",
         remedy="move the line out of torch.no_grad(); to freeze a model use requires_grad_(False) on its parameters",
         raised=("gradients are switched off here",),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            with torch.no_grad():
-                h = x * 2
-            y = (h * w).sum()"""),
     ),
     Cause(
         "inference_mode",
         means="computed under inference mode",
         remedy="move the line out of torch.inference_mode(); to freeze a model use requires_grad_(False)",
         raised=("Inference tensors cannot be saved for backward", "inference tensor", r"made under torch\.inference_mode"),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            with torch.inference_mode():
-                h = x * 2
-            y = (h.clone() * w).sum()"""),
     ),
     Cause(
         "not_requires_grad",
         means="the input does not require grad",
         remedy="call {x}.requires_grad_() before it is used",
         raised=("does not require grad and does not have a grad_fn", "does not require grad, so torch kept no"),
-        case=recorded("""
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            x = torch.ones(3)
-            y = (x * w).sum()"""),
     ),
     Cause(
         "late_requires_grad",
         means="the input was followed only after it had been used",
         remedy="move this line before the first use of {x}",
-        case=recorded("""
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            x = torch.ones(3)
-            y = (x * w).sum()
-            x.requires_grad_()"""),
     ),
     Cause(
         "unwatched",
         means="the tape does not watch this tensor",
         remedy="call tape.watch({x}) inside the tape, or make it a tf.Variable",
-        case=recorded("""
-            x = tf.constant([1.0, 2.0])
-            with tf.GradientTape():
-                y = tf.reduce_sum(x**2)""", start="import tensorflow as tf"),
     ),
     Cause(
         "tape_closed",
         means="computed outside the tape",
         remedy="move the line into the `with tf.GradientTape()` block",
-        case=recorded("""
-            x = tf.Variable([1.0, 2.0])
-            with tf.GradientTape():
-                h = x * 2
-            y = tf.reduce_sum(h)""", start="import tensorflow as tf"),
     ),
     Cause(
         "tape_consumed",
         means="a non-persistent tape was used twice",
         remedy="write tf.GradientTape(persistent=True), or ask for all gradients in one call",
         raised=("non-persistent GradientTape can only be used",),
-        case=failing("""
-            x = tf.Variable([1.0, 2.0])
-            with tf.GradientTape() as tape:
-                y = tf.reduce_sum(x**2)
-            tape.gradient(y, x)
-            tape.gradient(y, x)""", start="import tensorflow as tf"),
     ),
     Cause(
         "variable_reassigned_to_tensor",
         means="the variable was replaced by a plain tensor",
         remedy="write {x}.assign(...), which keeps it a variable",
-        case=recorded("""
-            x = tf.Variable([1.0, 2.0])
-            x = x - 0.1
-            with tf.GradientTape():
-                y = tf.reduce_sum(x**2)""", start="import tensorflow as tf"),
     ),
     Cause(
         "sample_no_reparam",
@@ -319,11 +209,6 @@ OFF = Family(
             "RandomGamma RandomPoisson random_gamma categorical"
         ),
         flattens="bernoulli poisson normal",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            z = torch.distributions.Normal(x, 1.0).sample()
-            y = (z * w).sum()"""),
     ),
 )
 
@@ -336,11 +221,6 @@ LEAVING = Family(
         means="the value becomes a Python number",
         remedy="keep it a tensor: a 0-d tensor can be used where the number was",
         stops="item tolist __float__ __int__ __complex__ __index__",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            s = x.sum().item()
-            y = (w * s).sum()"""),
     ),
     Cause(
         "numpy_roundtrip",
@@ -348,22 +228,12 @@ LEAVING = Family(
         remedy="stay within the framework: its own functions on the tensor itself",
         stops="numpy __array__ from_numpy __dlpack__",
         raised=(r"Can't call numpy\(\) on Tensor that requires grad",),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = torch.from_numpy(np.tanh(x.detach().numpy()))
-            y = (h * w).sum()""", start="import numpy as np\nimport torch"),
     ),
     Cause(
         "serialized",
         means="the value is written out as bytes and read back",
         remedy="use the tensor itself: .clone() copies it and keeps its history, pickle, copy.copy and torch.save do not",
         stops="__reduce_ex__ untyped_storage storage SerializeTensor AsString StringFormat",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = pickle.loads(pickle.dumps(x * 2))
-            y = (h * w).sum()""", start="import pickle\nimport torch"),
     ),
     Cause(
         "host_callback",
@@ -371,19 +241,6 @@ LEAVING = Family(
         remedy="use the framework's own operations, or give the callback a custom derivative",
         stops="pure_callback io_callback PyFunc EagerPyFunc PyFuncStateless numpy_function python_callback",
         raised=("Pure callbacks do not support JVP", "IO callbacks do not support JVP"),
-        case=program("""
-            import jax
-            import jax.numpy as jnp
-            import wrt
-
-
-            def f(x):
-                h = jax.pure_callback(lambda v: v * 2, jax.ShapeDtypeStruct((2,), jnp.float32), x)
-                return jnp.sum(h)
-
-
-            t = wrt.trace(f, jnp.array([1.0, 2.0]))
-            print(wrt.why(t.output, t.inputs[0])[0])"""),
     ),
 )
 
@@ -396,22 +253,12 @@ STEPS = Family(
         means="the path goes through the index of a largest or smallest element",
         remedy="use softmax, Gumbel-softmax or a straight-through estimator",
         stops="argmax argmin ArgMax ArgMin max min cummax cummin",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            k = x.argmax()
-            y = w[k]"""),
     ),
     Cause(
         "sort_indices",
         means="only the indices of a sort are used",
         remedy="use the sorted values, or a soft rank",
         stops="argsort sort topk kthvalue msort TopKV2 top_k approx_top_k median mode nanmedian",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            r = x.argsort().float()
-            y = (r * w).sum()"""),
     ),
     Cause(
         "comparison",
@@ -422,22 +269,12 @@ STEPS = Family(
             "logical_not logical_xor isnan isinf isfinite GreaterEqual LessEqual NotEqual LogicalAnd LogicalOr LogicalNot and "
             "or not xor all any nonzero __bool__ is_nonzero count_nonzero invert signbit is_finite"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            keep = w > x
-            y = w[keep].sum()"""),
     ),
     Cause(
         "integer_cast",
         means="cast to an integer type",
         remedy="keep floats; interpolate between neighbors instead of picking one",
         stops="long int short char byte bool to type Cast convert_element_type int32 int64 type_as cast",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            k = (x * 0.5).long()
-            y = w[k].sum()"""),
     ),
     Cause(
         "integer_output",
@@ -447,11 +284,6 @@ STEPS = Family(
             "searchsorted bucketize histc histogram bincount unique unique_consecutive SearchSorted UpperBound LowerBound "
             "Bucketize Unique UniqueV2 Bincount HistogramFixedWidth one_hot"
         ),
-        case=recorded("""
-            x = torch.tensor([0.2, 1.7], requires_grad=True)
-            w = torch.tensor([0.5, 0.6, 0.7], requires_grad=True)
-            k = torch.bucketize(x, torch.tensor([0.0, 1.0]))
-            y = w[k].sum()"""),
     ),
     Cause(
         "int_input",
@@ -463,9 +295,6 @@ STEPS = Family(
             "only Tensors of floating point",
             "grad requires real- or complex-valued inputs",
         ),
-        case=failing("""
-            x = torch.tensor([1, 2, 3], requires_grad=True)
-            y = (x * 2).sum()"""),
     ),
     Cause(
         "round",
@@ -473,10 +302,6 @@ STEPS = Family(
         remedy="use a straight-through estimator: x + (x.round() - x).detach()",
         stops="Floor Ceil Round Rint floor_divide floordiv FloorDiv rfloordiv",
         flattens="round floor ceil trunc fix rint FloorDiv nearbyint fake_quantize div true_divide floor_divide FloorMod",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (torch.round(x * 3) * w).sum()"""),
     ),
     Cause(
         "sign",
@@ -484,19 +309,12 @@ STEPS = Family(
         remedy="use tanh(k * x), or a straight-through estimator",
         stops="Sign",
         flattens="sign sgn",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (torch.sign(x) * w).sum()"""),
     ),
     Cause(
         "no_derivative",
         means="an operation whose derivative is zero or undefined everywhere",
         remedy="use a smooth operation in its place",
         flattens="heaviside grid_sample nextafter grid_sampler affine_grid",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = (torch.heaviside(x - 2, torch.ones(3)) * torch.tensor([1.0, 2.0, 3.0])).sum()"""),
     ),
 )
 
@@ -509,11 +327,6 @@ FLAT = Family(
         means="every relu on the path is off",
         remedy="use LeakyReLU, a smaller learning rate, or a better initial bias",
         flattens="relu Relu threshold relu6 Relu6 rrelu relu_",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = torch.relu(x - 100)
-            y = (h * w).sum()"""),
     ),
     Cause(
         "clamp",
@@ -523,10 +336,6 @@ FLAT = Family(
             "clamp clamp_ clip clamp_min clamp_max hardtanh hardsigmoid hardswish hardshrink softshrink clip_by_value "
             "ClipByValue"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (torch.clamp(x + 100, -1, 1) * w).sum()"""),
     ),
     Cause(
         "saturated",
@@ -536,10 +345,6 @@ FLAT = Family(
             "sigmoid tanh softsign erf logsigmoid logistic expit exp exp2 Sigmoid Tanh silu gelu softplus cos_similarity elu "
             "selu celu mish softmax log_softmax Softmax LogSoftmax logsumexp softmin gumbel_softmax"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (torch.sigmoid(x + 500) * w).sum()"""),
     ),
     Cause(
         "mask",
@@ -549,10 +354,6 @@ FLAT = Family(
             "mul Mul multiply matmul MatMul mm bmm linear addmm dot mv einsum dot_general BatchMatMulV2 masked_fill conv1d "
             "conv2d conv3d conv_general_dilated dropout feature_dropout"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (x * torch.zeros(3) * w).sum()"""),
     ),
     Cause(
         "not_indexed",
@@ -565,9 +366,6 @@ FLAT = Family(
             "select_n unbind chunk split tensor_split unfold diagonal tril triu nll_loss fmax fmin median kthvalue TopKV2 "
             "split_with_sizes argmax diag"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = x[1] ** 2""", ask="y, wrt.d(x)[0]"),
     ),
     Cause(
         "inplace_overwrite",
@@ -577,60 +375,31 @@ FLAT = Family(
             "setitem copy_ fill_ zero_ index_put_ index_fill_ scatter_ index_copy_ scatter copy dynamic_update_slice "
             "TensorScatterUpdate index_put select_scatter slice_scatter fill zero alias index_copy index_fill masked_scatter"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            h = x * 2
-            h[:] = 0
-            y = (h * w).sum()"""),
     ),
     Cause(
         "invariant_output",
         means="the output does not change with the input although it uses it",
         remedy="use a loss that does change, for example weighted or squared before the sum",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = torch.softmax(x, 0).sum()"""),
     ),
     Cause(
         "vanishing_chain",
         means="a long product shrinks",
         remedy="use ReLU or GELU with residual connections, or normalization",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            h = x
-            for _ in range(16):
-                h = torch.sigmoid(h)
-            y = h.sum()"""),
     ),
     Cause(
         "exploding_product",
         means="a long product grows",
         remedy="clip the gradient norm, or constrain the repeated weight (orthogonal initialization)",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            h = x
-            for _ in range(16):
-                h = 5 * h
-            y = h.sum()"""),
     ),
     Cause(
         "unused_input",
         means="the input is not used at all",
         remedy="use it where the output is computed, or remove it",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5], requires_grad=True)
-            y = (w * 3).sum()"""),
     ),
     Cause(
         "recomputed_tensor",
         means="another tensor with the same values was asked about",
         remedy="ask for the tensor of the run that made the output: keep it, or take it from a recording",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            y = torch.tanh(x).sum()
-            h = torch.tanh(x)""", ask="y, h"),
     ),
 )
 
@@ -644,18 +413,12 @@ SINGULAR = Family(
         remedy="write sqrt(s + eps), or norm, whose slope at zero is set to 0",
         flattens="std std_mean reduce_std",
         breaks="sqrt rsqrt std std_mean Sqrt Rsqrt reduce_std",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = (x - x).pow(2).sum().sqrt()"""),
     ),
     Cause(
         "log_zero",
         means="log of zero",
         remedy="use log_softmax, xlogy or log(p + eps)",
         breaks="log log2 log10 log1p Log Log1p logit xlog1py binary_cross_entropy nll_loss kl_div",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = ((x - x) * torch.log(x - x)).sum()"""),
     ),
     Cause(
         "div_zero",
@@ -665,10 +428,6 @@ SINGULAR = Family(
             "div true_divide divide truediv rtruediv reciprocal remainder fmod RealDiv Div Reciprocal rdiv rem xdivy DivNoNan "
             "inverse inv solve"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            w = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
-            y = (w / (x - x)).sum()"""),
     ),
     Cause(
         "norm_at_zero",
@@ -683,9 +442,6 @@ SINGULAR = Family(
             "dist linalg_norm linalg_vector_norm euclidean_norm EuclideanNorm renorm layer_norm batch_norm group_norm "
             "instance_norm rms_norm"
         ),
-        case=recorded("""
-            x = torch.zeros(3, requires_grad=True)
-            y = torch.linalg.norm(x) * 2"""),
     ),
     Cause(
         "domain_edge",
@@ -696,9 +452,6 @@ SINGULAR = Family(
             "Atanh Atan2 erfinv erf_inv ndtri igamma lgamma digamma cholesky linalg_cholesky det logdet slogdet tan "
             "integer_pow hypot exp Exp expm1 exp2 cosh sinh"
         ),
-        case=recorded("""
-            x = torch.tensor([1.0, 0.5], requires_grad=True)
-            y = torch.acos(x).sum()"""),
     ),
     Cause(
         "degenerate_eig",
@@ -708,10 +461,6 @@ SINGULAR = Family(
             "eigh linalg_eigh eig linalg_eig svd linalg_svd symeig eigvals linalg_eigvals pca_lowrank SelfAdjointEigV2 Svd qr "
             "linalg_qr eigvalsh matrix_rank pinv linalg_pinv svdvals"
         ),
-        case=recorded("""
-            x = torch.eye(3, requires_grad=True)
-            values, vectors = torch.linalg.eigh(x)
-            y = (vectors**3).sum()"""),
     ),
     Cause(
         "masked_softmax_row",
@@ -721,35 +470,22 @@ SINGULAR = Family(
             "softmax log_softmax Softmax LogSoftmax logsumexp softmin scaled_dot_product_attention cross_entropy "
             "reduce_logsumexp logaddexp"
         ),
-        case=recorded("""
-            x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-            scores = x + torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]])
-            y = (torch.softmax(scores, 1) * torch.tensor([1.0, 2.0])).sum()"""),
     ),
     Cause(
         "where_nan_trap",
         means="where() discards a branch whose derivative is not finite",
         remedy="clean the input of the branch that is not used with another where(), before the function",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            y = torch.where(x > 9, torch.sqrt(x - 5), x).sum()"""),
     ),
     Cause(
         "low_precision",
         means="underflow, overflow or a no-op in a narrow type",
         remedy="compute this line in float32, or use an eps that the type can hold",
-        case=recorded("""
-            x = torch.tensor([1e-5, 2e-5], dtype=torch.float16, requires_grad=True)
-            y = (x * x * x).sum()"""),
     ),
     Cause(
         "tie_subgradient",
         means="a tie or a kink: only one of several slopes is given",
         remedy="break the tie, or use a smooth function such as logsumexp",
         flattens="abs absolute",
-        case=recorded("""
-            x = torch.tensor([2.0, 2.0], requires_grad=True)
-            y = x.max()"""),
     ),
 )
 
@@ -762,146 +498,51 @@ WRONG = Family(
         means="a custom backward disagrees with its forward",
         remedy="correct the backward; wrt.check(f, x) shows element by element where it differs",
         raised=("returned an incorrect number of gradients", "returned an invalid gradient at index"),
-        case=program("""
-            import torch
-            import wrt
-
-
-            class Cube(torch.autograd.Function):
-                @staticmethod
-                def forward(ctx, x):
-                    ctx.save_for_backward(x)
-                    return x**3
-
-                @staticmethod
-                def backward(ctx, g):
-                    (x,) = ctx.saved_tensors
-                    return 2 * g * x**2
-
-
-            with wrt.record():
-                x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
-                y = Cube.apply(x).sum()
-
-            print(wrt.why(y, x)[0])"""),
     ),
     Cause(
         "custom_backward_none",
         means="a custom backward returns None for this input",
         remedy="return the derivative for this input",
-        case=program("""
-            import torch
-            import wrt
-
-
-            class Product(torch.autograd.Function):
-                @staticmethod
-                def forward(ctx, w, x):
-                    ctx.save_for_backward(x)
-                    return w * x
-
-                @staticmethod
-                def backward(ctx, g):
-                    (x,) = ctx.saved_tensors
-                    return g * x, None
-
-
-            with wrt.record():
-                x = torch.tensor([1.0, 2.0], requires_grad=True)
-                w = torch.tensor([3.0, 4.0], requires_grad=True)
-                y = Product.apply(w, x).sum()
-
-            print(wrt.why(y, x)[0])"""),
     ),
     Cause(
         "accumulated_grad",
         means=".grad holds the sum of several backward calls",
         remedy="reset it before backward: optimizer.zero_grad() or {x}.grad = None",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            optimizer = torch.optim.SGD([x], lr=0.1)
-            for _ in range(2):
-                y = (x**2).sum()
-                y.backward()
-                optimizer.step()"""),
     ),
     Cause(
         "broadcast",
         means="two shapes broadcast by accident, so the loss is another one than meant",
         remedy="make the shapes equal: a.squeeze(1) or b.unsqueeze(1)",
-        case=program("""
-            import warnings
-
-            import torch
-            import wrt
-
-            warnings.simplefilter("ignore")  # torch has a remark about it, too
-
-            with wrt.record():
-                x = torch.ones(4, 1, requires_grad=True)
-                y = torch.nn.functional.mse_loss(x * 2, torch.zeros(4))
-
-            print(wrt.why(y, x)[0])"""),
     ),
     Cause(
         "double_softmax",
         means="softmax before a loss that applies it again",
         remedy="give the raw logits to the loss",
-        case=recorded("""
-            x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-            p = torch.softmax(x, 1)
-            y = torch.nn.functional.cross_entropy(p, torch.tensor([0]))"""),
     ),
     Cause(
         "hook",
         means="a hook changes the gradient",
         remedy="remove the hook, or let it return None",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            h = x * 2
-            h.register_hook(lambda g: 0 * g)
-            y = (h * 3).sum()"""),
     ),
     Cause(
         "objective_sign",
         means="the step goes up an objective that is to go down",
         remedy="step against the gradient: x - eps * grad",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            y = torch.nn.functional.mse_loss(x, torch.zeros(2))
-            y.backward()
-            nearer = x.detach() + 0.1 * x.grad.sign()"""),
     ),
     Cause(
         "optimizer_wrong_params",
         means="the optimizer holds other parameters",
         remedy="build the optimizer after the model has its final parameters",
-        case=recorded("""
-            model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            model[1] = torch.nn.Linear(2, 1)
-            y = model(torch.ones(3, 2)).pow(2).mean()
-            y.backward()
-            optimizer.step()""", ask="y, model[1].weight"),
     ),
     Cause(
         "nonleaf_grad",
         means=".grad of a tensor that is no leaf is not kept",
         remedy="call {x}.retain_grad() before backward, or ask for d({y}) / d({x})",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            h = x * 2
-            y = (h**2).sum()
-            y.backward()""", ask="y, h"),
     ),
     Cause(
         "leaf_moved_by_to_device_or_cast",
         means="a cast or a move made a copy that is no leaf",
         remedy="give dtype= and device= with requires_grad=True in one call, or requires_grad_() after the cast",
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True).double()
-            y = (x**2).sum()
-            y.backward()"""),
     ),
 )
 
@@ -914,11 +555,6 @@ REFUSED = Family(
         means="a tensor needed by backward was changed in place",
         remedy="write h = h + ... instead of h += ..., or .clone() it before the change",
         raised=("modified by an inplace operation", "a tensor that backward needs was changed in place"),
-        case=recorded("""
-            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-            h = torch.sigmoid(x)
-            h += 1
-            y = h.sum()"""),
     ),
     Cause(
         "view_inplace",
@@ -930,10 +566,6 @@ REFUSED = Family(
             "a view of a leaf Variable",
             "leaf variable has been moved into the graph interior",
         ),
-        case=failing("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            x *= 2
-            y = x.sum()"""),
     ),
     Cause(
         "graph_freed",
@@ -944,48 +576,18 @@ REFUSED = Family(
             "after they have already been freed",
             "the graph of y was freed by an earlier backward",
         ),
-        case=failing("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            y = (x**2).sum()
-            y.backward()
-            y.backward()"""),
     ),
     Cause(
         "nonscalar_backward",
         means="backward of more than one number without a gradient argument",
         remedy="reduce it to one number, for example .sum(), or pass gradient=",
         raised=("grad can be implicitly created only for scalar outputs", "Gradient only defined for scalar-output"),
-        case=failing("""
-            x = torch.tensor([1.0, 2.0], requires_grad=True)
-            y = x * 2
-            y.backward()"""),
     ),
     Cause(
         "save_for_backward_nontensor",
         means="save_for_backward was given something that is no tensor",
         remedy="keep numbers and shapes as attributes: ctx.n = n",
         raised=("save_for_backward can only save variables",),
-        case=program("""
-            import torch
-            import wrt
-
-            class Scale(torch.autograd.Function):
-                @staticmethod
-                def forward(ctx, x, k):
-                    ctx.save_for_backward(x, k)
-                    return x * k
-
-                @staticmethod
-                def backward(ctx, g):
-                    x, k = ctx.saved_tensors
-                    return g * k, None
-
-            try:
-                with wrt.record():
-                    x = torch.tensor([1.0, 2.0], requires_grad=True)
-                    y = Scale.apply(x, 3.0).sum()
-            except (RuntimeError, TypeError) as error:
-                print(wrt.why(error)[0])"""),
     ),
     Cause(
         "no_reverse_rule",
@@ -999,18 +601,6 @@ REFUSED = Family(
             "derivative for .* is not implemented",
             "No gradient defined for operation",
         ),
-        case=program("""
-            import jax
-            import jax.numpy as jnp
-            import wrt
-
-
-            def f(x):
-                return jax.lax.while_loop(lambda h: jnp.sum(h) < 100, lambda h: h * 2, x).sum()
-
-
-            t = wrt.trace(f, jnp.array([1.0, 2.0]))
-            print(wrt.why(t.output, t.inputs[0])[0])"""),
     ),
 )
 

@@ -16,14 +16,13 @@ import numpy.typing as npt
 from wrt._core.evidence import Again, Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Node
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._core.where import Where
 from wrt._why.causes import causes, key, ops
 from wrt._why.question import signs
 from wrt._why.thresholds import (
     CHECK_TOLERANCE,
-    PROBE_REFINEMENT,
     PROBE_ROUNDINGS,
-    PROBED_ELEMENTS,
     RERUN_RATIO,
     SAME_RATIO,
     rounding,
@@ -292,7 +291,7 @@ class Probe:
     def worst(self) -> Mismatch | None:
         """The element at which the two disagree most; one of many, where there are many."""
         size = self.again.inputs[self.place].size
-        if size > PROBED_ELEMENTS:
+        if size > FEW_ITEMS:
             return self.narrow(np.arange(size)) if self.disagrees(np.arange(size)) else None
         found = [self.at(k) for k in range(size)]
         return max((f for f in found if f is not None), key=lambda f: f.apart, default=None)
@@ -309,7 +308,7 @@ class Probe:
 
     def narrow(self, elements: npt.NDArray[np.int64]) -> Mismatch | None:
         """By halves to an element at which it shows."""
-        left = PROBED_ELEMENTS
+        left = FEW_ITEMS
         waiting = [elements]
         while waiting and left:
             part = waiting.pop()
@@ -348,7 +347,7 @@ class Probe:
         forward, backward, noise = wide
         apart = abs(forward - backward)
         if apart > self.tolerance * (abs(forward) + abs(backward)) + noise:  # curved, or kinked?
-            close = self._one_sided(nudge, self.step / PROBE_REFINEMENT)
+            close = self._one_sided(nudge, self.step / PROBE_ROUNDINGS)
             if close is None or abs(close[0] - close[1]) > apart / 2:
                 return None  # what does not get smaller with the step is no curvature
         return (forward + backward) / 2, noise
@@ -358,7 +357,7 @@ class Probe:
 
         By half, as above: of a kink, what is too little for the one is enough for the other.
         """
-        close = self._one_sided(nudge, self.step / PROBE_REFINEMENT)
+        close = self._one_sided(nudge, self.step / PROBE_ROUNDINGS)
         return close is not None and abs((close[0] + close[1]) / 2 - got) < apart / 2 + close[2]
 
     def _one_sided(self, nudge: Numbers, step: float) -> tuple[float, float, float] | None:

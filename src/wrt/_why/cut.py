@@ -63,13 +63,10 @@ def explain_stop(question: Question, stop: Stop) -> Finding:
     off = question.evidence.off(node)
     if off:
         words += f", under {off}"
-    sentence = f"{_describe(node, slug)} cuts the path from {question.names[1]} to {question.names[0]}"
+    what = f"{node.op} under {slug}" if slug in ("no_grad", "inference_mode") else node.op
+    sentence = f"{what} cuts the path from {question.names[1]} to {question.names[0]}"
     where = question.evidence.outside(node) if slug == "tape_closed" else node.where
     return question.finding(slug, where, words, certain=True, sentence=sentence)
-
-
-def _describe(node: Node, slug: str) -> str:
-    return f"{node.op} under {slug}" if slug in ("no_grad", "inference_mode") else node.op
 
 
 def _stop_cause(question: Question, stop: Stop) -> tuple[str, Node]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import re
-from types import CodeType, TracebackType
+from types import TracebackType
 
 import numpy as np
 
-from wrt._core.evidence import LostHistory
+from wrt._core.evidence import LostHistory, last_line
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph, Node
+from wrt._core.thresholds import MESSAGE_CHARACTERS
 from wrt._core.where import Where, place, user_files
 from wrt._why.causes import by_operation, causes, key
 from wrt._why.cut import find_cut
 from wrt._why.paths import trainable, upstream
 from wrt._why.question import Question, display_name
-from wrt._why.thresholds import MESSAGE_CHARACTERS
 from wrt.errors import WrtError
 
 
@@ -61,19 +60,9 @@ def _inside_function(traceback: TracebackType | None, slug: str) -> Where | None
         owner = traceback.tb_frame.f_locals.get("cls")
         functions = dict(inspect.getmembers(owner, inspect.isfunction)) if isinstance(owner, type) else {}
         if wanted[0] in functions and user_files[functions[wanted[0]].__code__.co_filename]:
-            return _instruction(functions[wanted[0]].__code__, wanted[1])
+            return last_line(functions[wanted[0]].__code__, wanted[1])
         traceback = traceback.tb_next
     return None
-
-
-def _instruction(code: CodeType, name: str) -> Where | None:
-    """The line of a function that names something; its last return where nothing is named."""
-    lines = [i.positions.lineno for i in dis.get_instructions(code) if i.positions and _names(i, name)]
-    return Where(code.co_filename, lines[-1], function=code.co_qualname) if lines and lines[-1] else None
-
-
-def _names(instruction: dis.Instruction, name: str) -> bool:
-    return instruction.argval == name if name else instruction.opname.startswith("RETURN")
 
 
 def _where(traceback: TracebackType | None) -> Where | None:

@@ -11,7 +11,7 @@ from wrt._core.graph import Node
 from wrt._core.where import Where
 from wrt._why.causes import by_operation, key
 from wrt._why.question import Question, max_abs
-from wrt._why.thresholds import CHAIN_OPERATIONS, GROWING_RATIO, ORDINARY_RATIO, SHRINKING_RATIO, STEEP_RATIO
+from wrt._why.thresholds import CHAIN_OPERATIONS, GROWING_RATIO, NOTHING_RATIO, ORDINARY_RATIO, SHRINKING_RATIO
 
 
 def find_magnitude(question: Question) -> list[Finding]:
@@ -31,7 +31,7 @@ def _large(question: Question, largest: float) -> list[Finding]:
     table = by_operation("breaks")
     for node, ratio in ratios:
         slug = table.get(key(node.op))
-        if ratio > STEEP_RATIO and slug is not None:
+        if ratio > 1 / NOTHING_RATIO and slug is not None:
             words = f"the gradient grows {ratio:.1e} times in {node.op}, to {largest:.1e}"
             return [question.finding(slug, node, words, certain=True)]
     growing = [(node, ratio) for node, ratio in ratios if ratio > GROWING_RATIO]
@@ -47,7 +47,7 @@ def _small(question: Question, largest: float) -> list[Finding]:
     table = by_operation("flattens")
     for node, ratio in ratios:
         slug = table.get(key(node.op))
-        if ratio < 1 / STEEP_RATIO and slug == "saturated":
+        if ratio < NOTHING_RATIO and slug == "saturated":
             words = f"the gradient shrinks {ratio:.1e} times in {node.op}, to {largest:.1e}"
             return [question.finding(slug, node, words, certain=True)]
     shrinking = [(node, ratio) for node, ratio in ratios if ratio < SHRINKING_RATIO]

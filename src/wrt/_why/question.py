@@ -18,8 +18,6 @@ from wrt._core.where import Where
 from wrt._why.causes import causes
 from wrt._why.paths import Route, carries_numbers, follow, upstream
 
-SEED = 7_001
-
 
 @dataclass
 class Question:
@@ -58,7 +56,7 @@ class Question:
         """One number: itself. Several: signs that do not cancel."""
         shape = self.graph.tensors[self.y].shape
         size = int(np.prod(shape))
-        weights = np.ones(1) if size == 1 else signs((size,), SEED)
+        weights = np.ones(1) if size == 1 else signs((size,), seed=7_001)
         if self.rows is not None:
             kept = np.zeros(size)
             kept[self.rows] = weights[self.rows]

@@ -107,8 +107,8 @@ def _find_optimizer_without(question: Question, backwards: list[Event]) -> Itera
     mine = _moments(question)
     if not built or not stepped or any(mine.intersection(_all_moments(question, e.values)) for e in (*built, *stepped)):
         return
-    used = {k for e in backwards for y in e.values for k in _leaves_of(question, y)}
-    stale = [e for e in built if not used.issuperset(_first_moments(question, e.values))]
+    used = {evidence.moments(k)[-1] for e in backwards for k in upstream(question.graph, *e.values)}
+    stale = [e for e in built if not used.issuperset(evidence.moments(k)[-1] for k in e.values)]
     name = question.names[1]
     if producer.id >= built[-1].at and stale:
         words = f"{name} was made after the optimizer, which holds a parameter that no loss uses any more"
@@ -120,14 +120,6 @@ def _find_optimizer_without(question: Question, backwards: list[Event]) -> Itera
 
 def _all_moments(question: Question, values: tuple[int, ...]) -> set[int]:
     return {m for k in values for m in question.evidence.moments(k)}
-
-
-def _first_moments(question: Question, values: tuple[int, ...]) -> set[int]:
-    return {question.evidence.moments(k)[-1] for k in values}
-
-
-def _leaves_of(question: Question, y: int) -> set[int]:
-    return {question.evidence.moments(k)[-1] for k in upstream(question.graph, y)}
 
 
 def _find_ascent(question: Question) -> Iterator[Finding]:

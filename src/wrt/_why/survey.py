@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from wrt._core.evidence import Evidence, Numbers
 from wrt._core.finding import Finding, Findings
 from wrt._core.graph import Graph, Node
+from wrt._core.thresholds import ROUNDOFF_ROUNDINGS
 from wrt._why.causes import key
 from wrt._why.examine import examine
 from wrt._why.paths import carries_numbers, trainable, upstream
 from wrt._why.question import Question, display_name
-from wrt._why.thresholds import ORDINARY_RATIO, ROUNDOFF_ROUNDINGS, SURVEYED_TENSORS, rounding
+from wrt._why.thresholds import ORDINARY_RATIO, SURVEYED_TENSORS, rounding
 from wrt._why.wrong import is_crossed_loss, is_double_softmax, producer_before_reshapes
 from wrt._why.zero import ADDS
 
@@ -91,9 +92,9 @@ def _suspicious(evidence: Evidence, ys: list[int], xs: list[int]) -> list[int]:
     if not healthy:
         return xs
     healthy -= _accumulating(evidence, healthy)
-    for node in _suspicious_operations(evidence):
+    for node in (one for one in evidence.graph.nodes if _is_suspect(evidence.graph, one)):
         above = upstream(evidence.graph, node.outputs[0] if node.outputs else node.inputs[0])
-        healthy -= set(_one_above(evidence, xs, above))
+        healthy -= set([x for x in xs if not above.isdisjoint(evidence.moments(x))][:1])  # one is enough to ask about the node
     return [x for x in xs if x not in healthy]
 
 
@@ -152,19 +153,9 @@ def _accumulating(evidence: Evidence, xs: set[int]) -> set[int]:
     return {x for x in xs if held.intersection(evidence.moments(x))} if held else set()
 
 
-def _suspicious_operations(evidence: Evidence) -> list[Node]:
-    """Operations that can make a gradient of ordinary size a wrong one."""
-    return [node for node in evidence.graph.nodes if _is_suspect(evidence.graph, node)]
-
-
 def _is_suspect(graph: Graph, node: Node) -> bool:
     if node.gradient == "custom" or key(node.op) == "registerhook":
         return bool(node.inputs)
     if len(node.inputs) > 1 and is_crossed_loss(graph, node):
         return True
     return bool(node.inputs) and is_double_softmax(graph, node, producer_before_reshapes(graph, node.inputs[0]))
-
-
-def _one_above(evidence: Evidence, xs: Sequence[int], above: set[int]) -> list[int]:
-    """One tensor above an operation is enough to ask about the operation."""
-    return next(([x] for x in xs if not above.isdisjoint(evidence.moments(x))), [])

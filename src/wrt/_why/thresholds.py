@@ -5,9 +5,6 @@ from __future__ import annotations
 ORDINARY_RATIO = 1e8
 """A gradient this many times larger or smaller than what was pulled back is too large or too small."""
 
-STEEP_RATIO = 1e6
-"""One operation that makes a gradient so many times larger or smaller is to blame alone."""
-
 GROWING_RATIO = 1.05
 SHRINKING_RATIO = 0.6
 """An operation that makes a gradient larger or smaller than by this takes part in a chain that grows or shrinks."""
@@ -24,39 +21,24 @@ GUARD_OPERATIONS = 3
 UNDERFLOW_SIZE = 1e-25
 """A cotangent smaller than this becomes zero by underflow, not by cancelling."""
 
-ROUNDOFF_ROUNDINGS = 64
-"""A sum is zero but for roundoff where no more than so many roundings of its terms are left."""
-
 SAME_RATIO = 1e-3
 """Numbers are the same where they differ by no more than this share of their size,"""
 
 NOTHING_RATIO = 1e-6
-"""and nothing where they are no more than this share of the largest beside them."""
-
-KINK_STEP = 1e-6
-"""How far to each side a kink is looked for, in units of the input."""
+"""and nothing where they are no more than this share of the largest beside them. One operation that makes a gradient
+nothing, or the other way round, is to blame alone; and so far to each side a kink is looked for."""
 
 RERUN_RATIO = 2e-2
 """An operation that gives something else than this by far, when run again, is random or has a memory."""
 
-PROBED_ELEMENTS = 64
-"""An input of so many elements is checked one by one, a larger one by so many tries at halves."""
-
 PROBE_ROUNDINGS = 8
-"""Roundoff of a difference, in roundings of its terms."""
-
-PROBE_REFINEMENT = 8
-"""A slope that is in doubt is looked at again with a step so many times smaller."""
+"""Roundoff of a difference, in roundings of its terms; a slope in doubt is looked at with a step so many times smaller."""
 
 CHECK_TOLERANCE = {"float16": 5e-2, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-5}
 """How far a backward that ran in this type may be from differences in double precision, relative to both."""
 
-WALKED_VALUES = 2000
 SURVEYED_TENSORS = 200
-"""Where a walk through a run, and a survey of it, end."""
-
-MESSAGE_CHARACTERS = 160
-"""How much of a framework's own message is repeated."""
+"""Where a survey of a run ends."""
 
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 

@@ -12,7 +12,7 @@ from wrt._core.graph import Graph, Node
 from wrt._why.causes import key, ops
 from wrt._why.check import backward_mismatch, is_deliberate, pull
 from wrt._why.question import Question, max_abs, signs
-from wrt._why.thresholds import KINK_STEP, NOTHING_RATIO, SAME_RATIO
+from wrt._why.thresholds import NOTHING_RATIO, SAME_RATIO
 
 LOSSES = ops("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits SquaredDifference")
 TAKES_LOGITS = ops(
@@ -195,13 +195,13 @@ def _count_kinks(question: Question, node: Node, again: Again) -> int:
     moves = [number in question.route.gradient for number in again.numbers]
     pairs = [(i, move * signs(i.shape, 13 + k)) for k, (i, move) in enumerate(zip(again.inputs, moves, strict=True))]
     try:
-        left, here, right = (again.run([i + step * move for i, move in pairs])[0] for step in (-KINK_STEP, 0.0, KINK_STEP))
+        left, here, right = (again.run([i + way * NOTHING_RATIO * move for i, move in pairs])[0] for way in (-1, 0, 1))
     except Exception:
         return 0
     felt = question.cotangents.get(node.outputs[0])
     if here is None or felt is None or felt.shape != here.shape:
         return 0
-    kink = np.abs((right - here) - (here - left)) > SAME_RATIO * KINK_STEP
+    kink = np.abs((right - here) - (here - left)) > SAME_RATIO * NOTHING_RATIO
     if not np.any(kink & (felt != 0)):
         return 0
     return int(np.sum(kink & (felt != 0))) if _moves_x(question, node, kink & (felt != 0)) else 0

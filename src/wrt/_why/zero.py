@@ -15,6 +15,7 @@ import numpy.typing as npt
 from wrt._core.evidence import Numbers
 from wrt._core.finding import Finding
 from wrt._core.graph import Node
+from wrt._core.thresholds import MOST_OPERATIONS, ROUNDOFF_ROUNDINGS
 from wrt._why.causes import by_operation, key, ops
 from wrt._why.check import backward_mismatch, pull
 from wrt._why.cut import dead_end, explain_stop
@@ -23,10 +24,8 @@ from wrt._why.question import Question, max_abs, signs
 from wrt._why.thresholds import (
     LONG_PATH_OPERATIONS,
     NOTHING_RATIO,
-    ROUNDOFF_ROUNDINGS,
     SAME_RATIO,
     UNDERFLOW_SIZE,
-    WALKED_VALUES,
     rounding,
 )
 from wrt._why.wrong import MODULE_HOOK, sum_of_pulls
@@ -125,7 +124,7 @@ def _inner_size(
     question: Question, node: Node, arrives: list[Numbers | None], pulled: list[Numbers | None]
 ) -> list[Numbers | None]:
     """How large the terms are that an operation sums: by itself where it mixes its elements, as they come otherwise."""
-    if _is_elementwise(node):
+    if key(node.op) in ELEMENTWISE:
         return [None if g is None else np.abs(g) for g in pulled]
     mixed = question.evidence.local(node, [None if c is None else c * signs(c.shape, 31) for c in arrives])
     sizes: list[Numbers | None] = []
@@ -137,8 +136,7 @@ def _inner_size(
     return sizes
 
 
-def _is_elementwise(node: Node) -> bool:
-    return key(node.op) in ELEMENTWISE
+LOOPS = ("while", "scan", "foriloop", "cond")
 
 
 def find_zero(question: Question) -> list[Finding]:
@@ -152,14 +150,10 @@ def find_zero(question: Question) -> list[Finding]:
         # other elements of x go on to y; these went into something whose gradient is cut
         found = [explain_stop(question, stop) for stop in walk.stops] + found
     dropped = dead_end(question)
-    if dropped is not None and found and all(finding.cause == "mask" for finding in found) and _is_loop(dropped):
+    if dropped is not None and found and all(finding.cause == "mask" for finding in found) and key(dropped.op) in LOOPS:
         words = f"what {dropped.op} makes of {question.names[1]} is never used; the rest is multiplied by zero"
         found.insert(0, question.finding("unused_input", dropped, words, certain=True))
     return found
-
-
-def _is_loop(node: Node) -> bool:
-    return key(node.op) in ("while", "scan", "foriloop", "cond")
 
 
 def _walk(question: Question, value: int, mask: Mask) -> Walk:
@@ -177,7 +171,7 @@ def _walk(question: Question, value: int, mask: Mask) -> Walk:
 
 def _visit(question: Question, walk: Walk, value: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
     """What the operations do that take these elements; gives the elements to go on with."""
-    if value in walk.seen or len(walk.seen) > WALKED_VALUES:
+    if value in walk.seen or len(walk.seen) > MOST_OPERATIONS:
         return
     walk.seen.add(value)
     walk.stops += [stop for stop in question.route.stops if value in stop.node.inputs]

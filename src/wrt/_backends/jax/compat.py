@@ -142,12 +142,8 @@ inner_jaxprs = core.jaxprs_in_params
 def staged(function: Callable[..., Any], avals: Sequence[Any], name: str) -> tuple[Any, Sequence[Any]]:
     """A flat function as a jaxpr and the constants it closes over."""
     debug = core.DebugInfo("wrt", name, None, None)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(_wrapped(function, debug), list(avals))
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(linear_util.wrap_init(function, debug_info=debug), list(avals))
     return jaxpr, consts
-
-
-def _wrapped(function: Callable[..., Any], debug: Any) -> Any:
-    return linear_util.wrap_init(function, debug_info=debug)
 
 
 def bind(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
-from wrt._core import by_hand
-from wrt._core.evidence import Again, Event, Numbers
+from wrt._core.evidence import Again, Event, Numbers, cotangents, last_line, user_codes
 from wrt._core.graph import Graph, Node
 from wrt._core.value import Value
 from wrt._core.where import Where, function_name, user_files
@@ -85,7 +84,7 @@ class JaxEvidence:
         if node.id >= len(self.ops):
             return ""
         op = self.ops[node.id]
-        inner = _rule_name(op)
+        inner = compat.name_of(compat.sub_jaxpr(op.params)[0]) if op.name.startswith("custom_") else ""
         if inner:
             return inner
         frames = []
@@ -124,7 +123,7 @@ class JaxEvidence:
 
     def cotangents(self, y: int, seed: Numbers, xs: frozenset[int] | None = None) -> dict[int, Numbers | None]:
         nodes = reversed(self.graph.nodes[: len(self.ops)])
-        return by_hand.cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
+        return cotangents(nodes, y, seed, self.local, lambda node: not self.ops[node.id].cuts)
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         op = self.ops[node.id]
@@ -133,9 +132,10 @@ class JaxEvidence:
             return [None] * len(node.inputs)
         with compat.outside():
             made, pull = jax.vjp(run, *(self.record.program.value(op.inputs[k]) for k in moving))
+            floating = [c for c, v in zip(cotangents, op.outputs, strict=True) if v.differentiable]
             seeds = [
                 np.zeros(m.shape, m.dtype) if c is None else np.asarray(c).astype(m.dtype).reshape(m.shape)
-                for m, c in zip(made, self._floating(op, cotangents), strict=True)
+                for m, c in zip(made, floating, strict=True)
             ]
             pulled = pull(list(seeds))
         found: list[Numbers | None] = [None] * len(node.inputs)
@@ -172,10 +172,6 @@ class JaxEvidence:
 
         return run, moving
 
-    @staticmethod
-    def _floating(op: Op, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
-        return [c for c, v in zip(cotangents, op.outputs, strict=True) if v.differentiable]
-
     def again(self, node: Node) -> Again | None:
         if node.id >= len(self.ops):
             return None
@@ -196,7 +192,7 @@ class JaxEvidence:
             return None
         numbers = tuple(node.inputs[k] for k in moving)
         name = function_name(rule) if rule is not None else ""
-        return Again(inputs, numbers, call, name, None if rule is None else by_hand.last_return(rule), precision)
+        return Again(inputs, numbers, call, name, None if rule is None else last_line(rule), precision)
 
     def outside(self, node: Node) -> Where | None:
         return node.where
@@ -212,16 +208,11 @@ class JaxEvidence:
         return found
 
 
-def _rule_name(op: Op) -> str:
-    """The function to which somebody gave a derivative of its own."""
-    return compat.name_of(compat.sub_jaxpr(op.params)[0]) if op.name.startswith("custom_") else ""
-
-
 def _rule(op: Op) -> CodeType | None:
     """The user's own rule, found behind JAX's wrappers."""
     if not op.name.startswith("custom_"):
         return None
     for name in ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "bwd", "fwd_jaxpr_thunk"):
-        for code in by_hand.user_codes(op.params.get(name)):
+        for code in user_codes(op.params.get(name)):
             return code
     return None

@@ -17,7 +17,7 @@ import jax
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Alike, Op, Var, between, comparable
-from wrt._backends.jax.thresholds import NAMED_ITERATIONS, OPENED_ITERATIONS
+from wrt._core.thresholds import FEW_ITEMS, MOST_NODES
 from wrt._core.value import Value
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class Loops:
 
     def _name_iterations(self, op: Op) -> None:
         inner = self.record.naming.inside(op.params["jaxpr"].jaxpr)
-        if not inner or len(inner) * op.params["length"] > NAMED_ITERATIONS:
+        if not inner or len(inner) * op.params["length"] > MOST_NODES:
             return
         loop, arrays = Loop.of(op), _Iterations(op)
         for k in range(op.params["length"]):
@@ -247,7 +247,7 @@ class Loops:
         """
         program = self.record.program
         before = list(program.ops)
-        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= OPENED_ITERATIONS]
+        short = [op for op in between(y, [x])[0] if op.name == "scan" and op.params["length"] <= FEW_ITEMS]
         try:
             for op in short:
                 loop = Loop.of(op)

@@ -28,7 +28,7 @@ def is_model(obj: Any) -> bool:
 def parameters(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """The floating-point arrays of a model, and how to put answers in their places; other leaves stay."""
     leaves, structure = jax.tree.flatten(model)
-    places = [k for k, leaf in enumerate(leaves) if _is_parameter(leaf)]
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and compat.is_differentiable(leaf.dtype)]
 
     def rebuilt(answers: list[Any]) -> Any:
         filled = list(leaves)
@@ -37,10 +37,6 @@ def parameters(model: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         return jax.tree.unflatten(structure, filled)
 
     return [leaves[k] for k in places], rebuilt
-
-
-def _is_parameter(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and compat.is_differentiable(leaf.dtype)
 
 
 def named_arrays(tree: Any) -> Iterator[tuple[str, Any]]:

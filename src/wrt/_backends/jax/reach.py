@@ -18,9 +18,9 @@ from jax.lax import GatherDimensionNumbers
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.program import Op, Var
-from wrt._backends.jax.thresholds import MOST_MARKS
 from wrt._core.index import Positions, Shape
 from wrt._core.protocol import Marks
+from wrt._core.thresholds import BLOCK_BYTES
 
 Labels: TypeAlias = npt.NDArray[np.int64]
 
@@ -392,7 +392,7 @@ def _one_back(step: Step, wanted: list[bool], results: list[Marks | None]) -> li
     if step.name in CUSTOM or step.name in compat.INLINED:
         return _inside(step, wanted, results)
     shapes = [tuple(v.aval.shape) for v in step.inputs]
-    if step.name not in RULES or count * max((int(np.prod(shape)) for shape in shapes), default=0) > MOST_MARKS:
+    if step.name not in RULES or count * max((int(np.prod(shape)) for shape in shapes), default=0) > BLOCK_BYTES:
         raise NoRule(step.name)
     number = lambda k: np.asarray(step.value(step.inputs[k]))
     return RULES[step.name](Marked(step.name, step.params, shapes, wanted, results, number))

@@ -16,7 +16,7 @@ from wrt._backends.jax import compat, unreached
 from wrt._backends.jax.engine import JaxEngine
 from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.flow import flow, last_weights, widest
-from wrt._backends.jax.graph import plain_graph
+from wrt._backends.jax.graph import Buffer, buffer_of, plain_graph
 from wrt._backends.jax.loops import Loops
 from wrt._backends.jax.models import followed
 from wrt._backends.jax.names import Names
@@ -24,14 +24,13 @@ from wrt._backends.jax.program import Op, Program, Var, between
 from wrt._backends.jax.recorded_function import JaxRecordedFunction
 from wrt._backends.jax.recorder import Recorded, Recorder
 from wrt._backends.jax.segment import structure
-from wrt._backends.jax.thresholds import KEPT_ENGINES
-from wrt._backends.jax.writes import Buffer, buffer_of
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.flow import Flow, LocalMaps
 from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Engine, Patches, Record, RecordedFunction
+from wrt._core.thresholds import KEPT_ENGINES
 from wrt._core.value import Part, Side, Value
 from wrt._core.where import Where
 from wrt.errors import EngineRefused, NotDifferentiable, NotRecorded, WrongIndex

@@ -9,12 +9,4 @@ PUSH_COST_IN_PULLS = 0.75
 TRANSPOSED_COST_IN_PULLS = 2.0
 """A push as a pull, transposed: no rule that moves forward is known."""
 KEPT_PROGRAMS = 512
-"""Compiled, by what they compute, and"""
-KEPT_ENGINES = 16
-"""of one run whose residuals are there for the next question."""
-NAMED_ITERATIONS = 20_000
-"""Names given to the iterations of one loop."""
-OPENED_ITERATIONS = 64
-"""That an examination takes apart."""
-MOST_MARKS = 2**26
-"""Of one array; more of them are not worth the memory."""
+"""Compiled, by what they compute."""

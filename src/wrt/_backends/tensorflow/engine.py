@@ -23,6 +23,7 @@ from wrt._backends.tensorflow.tensors import dense
 from wrt._core.finding import first_line
 from wrt._core.index import Positions
 from wrt._core.protocol import CannotSweep, Marks, Swept
+from wrt._core.thresholds import KEPT_ENGINES
 from wrt._core.value import Value
 from wrt.errors import EngineRefused
 
@@ -161,7 +162,7 @@ class TapeEngine:
                 found = Traced(sweep, lines if method == PFOR else [line[0] for line in lines], size)
             except Exception as error:
                 found = first_line(error)  # the next question need not try again
-            remember(kept, key, found, limit.TRACED_KEPT)
+            remember(kept, key, found, KEPT_ENGINES)
         if isinstance(found, str):
             raise CannotSweep(found)
         return found

@@ -16,8 +16,7 @@ from wrt._backends.tensorflow.events import Custom, Host, UserTape
 from wrt._backends.tensorflow.log import Payload, Payloads
 from wrt._backends.tensorflow.tensors import dense
 from wrt._backends.tensorflow.unreached import arrays_from_outside
-from wrt._core import by_hand
-from wrt._core.evidence import Again, Event, Numbers
+from wrt._core.evidence import Again, Event, Numbers, cotangents, last_line, user_codes
 from wrt._core.graph import Graph, Node
 from wrt._core.where import Where, function_name, place
 
@@ -318,7 +317,7 @@ class TensorFlowEvidence:
                 taken.update(node.outputs)
             return True
 
-        return by_hand.cotangents(reversed(self.graph.nodes), y, seed, self.local, passes)
+        return cotangents(reversed(self.graph.nodes), y, seed, self.local, passes)
 
     def local(self, node: Node, cotangents: Sequence[Numbers | None]) -> list[Numbers | None]:
         work = self.full.work(node)
@@ -377,7 +376,7 @@ class TensorFlowEvidence:
             with compat.off_tapes():
                 return [_numbers(t) for t in run(given)]
 
-        rule = next(by_hand.user_codes(work.backward), None) if isinstance(work, Custom) else None
+        rule = next(user_codes(work.backward), None) if isinstance(work, Custom) else None
         inputs = tuple(n for t in kept if (n := _numbers(t)) is not None)
         if len(inputs) != len(kept) or (
             isinstance(work, Payload) and any(compat.kind(t) == compat.RESOURCE for t in work.inputs)
@@ -385,7 +384,7 @@ class TensorFlowEvidence:
             return None
         name = node.op if rule is not None else ""
         precision = 2.3e-16 if all(t.dtype == tf.float64 for t in kept) else 1.2e-7
-        numbers, line = tuple(node.inputs[k] for k in floats), None if rule is None else by_hand.last_return(rule)
+        numbers, line = tuple(node.inputs[k] for k in floats), None if rule is None else last_line(rule)
         return Again(inputs, numbers, call, name, line, precision)
 
     def _inside(self, custom: Custom, given: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from wrt._core.where import Spot, is_user_code
 
 WRT = str(Path(__file__).parents[2]) + os.sep
-CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "patching", "events", "stepping"))
+CALLS_THE_USER = tuple(f"{os.sep}{name}.py" for name in ("trace", "backend", "names", "patching", "events", "training"))
 """Files of wrt whose frames stand between the user's code and its operations."""
 
 OURS: Spot = (compile("", "<wrt>", "exec"), 0)

@@ -13,7 +13,7 @@ from wrt._core import partners
 from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Shape
 from wrt._core.partners import Pairs
-from wrt._core.thresholds import MOST_NUMBERS, MOST_OPERATIONS, MOST_PAIRS
+from wrt._core.thresholds import MANY_NUMBERS, MOST_OPERATIONS, MOST_PAIRS
 
 ELEMENTWISE = frozenset(
     "Abs Acos Acosh Add AddV2 Asin Asinh Atan Atan2 Atanh Cast Ceil Cos Cosh Digamma Div DivNoNan Elu Erf Erfc Exp "
@@ -74,7 +74,7 @@ def _pairs(op: str, payload: Payload, output: int, k: int, *, certain: bool) -> 
     ruled = _by_rule(op, payload, k, after, before)
     if ruled is not None:
         return ruled
-    if max(np.prod(after), np.prod(before)) > MOST_NUMBERS:
+    if max(np.prod(after), np.prod(before)) > MANY_NUMBERS:
         return None
     try:
         with compat.sweeping():

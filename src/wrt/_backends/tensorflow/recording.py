@@ -21,7 +21,6 @@ from wrt._backends.tensorflow.log import Log
 from wrt._backends.tensorflow.pairs import local_maps
 from wrt._backends.tensorflow.refusals import another_run, not_a_float, read_inside, written_less_often
 from wrt._backends.tensorflow.tensors import Keys, TensorKey, is_tensor, taped_as
-from wrt._backends.tensorflow.thresholds import PATHS_KEPT
 from wrt._backends.tensorflow.unreached import Unreached, why_unreached
 from wrt._backends.tensorflow.writes import Update
 from wrt._core.bindings import Binding, Bindings
@@ -31,6 +30,7 @@ from wrt._core.graph import Graph, Write
 from wrt._core.index import Elements, region_words
 from wrt._core.plan import Address
 from wrt._core.protocol import Backend, Patches, Record, RecordedFunction
+from wrt._core.thresholds import KEPT_ENTRIES
 from wrt._core.value import Part, Side, Value, last_written
 from wrt._core.where import Where, place
 
@@ -323,7 +323,7 @@ class TensorFlowRecording:
         found = self._paths.get(key)
         if found is None:
             found = self.log.between(key[1:-1], key[0])
-            remember(self._paths, key, found, PATHS_KEPT)
+            remember(self._paths, key, found, KEPT_ENTRIES)
         return found
 
     def work_between(self, y: Value, xs: Sequence[Value]) -> tuple[int, int]:

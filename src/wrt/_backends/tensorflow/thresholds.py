@@ -13,9 +13,5 @@ EAGER_NUMBERS_PER_US = 1000.0
 
 PUSH_COST_IN_PULLS = 1.8
 
-TRACED_KEPT = 8
-"""Traced sweeps, and"""
-PATHS_KEPT = 32
-"""ways between two tensors that a recording remembers."""
 OPERATION_IN_NUMBERS = 180_000.0
 """What the rates of the cost model let through in the time that one eager operation takes."""

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from wrt._backends.torch import compat
 
 CONVOLUTION = "ConvolutionBackwardBackward0"
-WEIGHT_AND_BIAS = (1, 2)  # what a convolution's backward returns beside the gradient of its input
 
 
 class Weights:
@@ -34,8 +33,8 @@ def weights_of(pulled: Iterable[torch.Tensor | None]) -> Weights | None:
         if gradient is None or gradient.grad_fn is None:
             continue
         for node in compat.reachable(gradient.grad_fn):
-            for source, output in node.next_functions:
-                if output in WEIGHT_AND_BIAS and source is not None and type(source).__name__ == CONVOLUTION:
+            for source, output in node.next_functions:  # output 0 is the gradient of the input
+                if output in (1, 2) and source is not None and type(source).__name__ == CONVOLUTION:
                     return None
             if type(node).__name__ == CONVOLUTION:
                 try:

@@ -256,11 +256,9 @@ class TorchEvidence:
     def _needed(self, reader: Node, saved: Tensor) -> bool:
         """Whether torch alone would have kept this tensor: not if it only serves an input that needs no gradient."""
         flags = [self.starts(k) is not None for k in reader.inputs]
-        return not (reader.op.strip("_") in LINEAR_IN_EACH and sum(flags) == 1 and self._is_flagged_one(reader, flags, saved))
-
-    def _is_flagged_one(self, reader: Node, flags: list[bool], saved: Tensor) -> bool:
-        return tuple(saved.shape) == self.graph.tensors[reader.inputs[flags.index(True)]].shape
-
+        if reader.op.strip("_") not in LINEAR_IN_EACH or sum(flags) != 1:
+            return True
+        return tuple(saved.shape) != self.graph.tensors[reader.inputs[flags.index(True)]].shape
 
 def _library_name(code: CodeType) -> str:
     """`torch.distributions.normal.Normal.sample`."""

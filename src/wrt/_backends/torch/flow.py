@@ -13,10 +13,9 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch.compat import ACCUMULATE
 from wrt._backends.torch.nodes import ByKind, Node, Spot
 from wrt._core.flow import Flow, leads_unmixed
+from wrt._core.thresholds import MOST_NODES, NEAR_OPERATIONS
 from wrt._core.value import Value
 
-MOST_NODES = 20_000
-LOOKED_AT = 24  # nodes near y
 SAME_NUMBERS = frozenset({"ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
 _VIEWS = ByKind(dict.fromkeys(SAME_NUMBERS, True))
 SQUEEZE = "SqueezeBackward"
@@ -228,7 +227,7 @@ def widest(y: Value) -> int:
         for source, _ in node.next_functions:
             if source is not None and type(source) is not ACCUMULATE:
                 inner = True
-                if source not in seen and len(near) < LOOKED_AT:
+                if source not in seen and len(near) < NEAR_OPERATIONS:
                     seen.add(source)
                     near.append(source)
         if inner and not _VIEWS[type(node)]:  # what is made of leaves alone is mostly a weight

@@ -22,12 +22,8 @@ _METHODS = (
 ).split()
 
 
-def _getters(names: list[str], owner: Any) -> set[Any]:
-    return {getattr(owner, name).__get__ for name in names if hasattr(getattr(owner, name, None), "__get__")}
-
-
 PLAIN: frozenset[Any] = frozenset(
-    _getters(_PROPERTIES, Tensor)
+    {getattr(Tensor, name).__get__ for name in _PROPERTIES if hasattr(getattr(Tensor, name, None), "__get__")}
     | {getattr(Tensor, name) for name in _METHODS if hasattr(Tensor, name)}
     | {
         torch.is_tensor,
@@ -55,16 +51,16 @@ VERBATIM = frozenset(
         "autograd.grad resize_ resize_as_ apply_ map_ map2_ __reduce_ex__ untyped_storage storage"
     ).split()
 )
-"""Run on the user's own tensors, never on twins: they leave the graph, or are about its state."""
+"""Run on the user's own tensors, never on shadows: they leave the graph, or are about its state."""
 
 KINKED = frozenset(["max", "min", "maximum", "minimum", "fmax", "fmin", "amax", "amin", "abs", "absolute"])
 """Functions with a kink or a tie: their arguments are kept (copied if overwritten), to look at both sides of it."""
 
 REBOUND = frozenset(["detach_", "data=", "set_", "resize_", "resize_as_", "apply_", "map_", "map2_"])
-"""Calls after which a tensor is another one, with no history that autograd knows: its twin is given up."""
+"""Calls after which a tensor is another one, with no history that autograd knows: its shadow is given up."""
 
 TURNED = frozenset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
-"""Calls that leave the numbers where they are and give a tensor another shape: its twin becomes a view of what it was."""
+"""Calls that leave the numbers where they are and give a tensor another shape: its shadow becomes a view of what it was."""
 
 REMEMBERED = KINKED | REBOUND | {"requires_grad_", "requires_grad="}
 """Calls of which more than inputs and outputs is noted."""
@@ -82,7 +78,7 @@ LEAVES_TENSORS = STORAGE | frozenset(
 
 
 UNDIFFERENTIABLE_INPUTS = frozenset({"batch_norm", "instance_norm"})
-"""Running statistics among the inputs: torch refuses them if they require grad; only what is normalized gets a twin."""
+"""Running statistics among the inputs: torch refuses them if they require grad; only what is normalized gets a shadow."""
 
 REFUSALS = (
     "not differentiable with respect to",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch.autograd.graph import GradientEdge
 from wrt._backends.torch import compat, sharded
 from wrt._backends.torch import flow as graph_flow
 from wrt._backends.torch.engine import TorchEngine
-from wrt._backends.torch.hooks import hook_notes
 from wrt._backends.torch.pairs import local_maps
 from wrt._backends.torch.patch import TorchPatches, patches
 from wrt._backends.torch.refusals import reentrant_checkpoint
@@ -276,3 +276,40 @@ def _why_no_history(tensor: torch.Tensor | None) -> str:
     if np.prod(tensor.shape) and tensor.is_leaf:
         return "it is a leaf with requires_grad=False: nothing before it, or everything before it, was cut off"
     return "requires_grad is False"
+
+
+# ---------------------------------------------------------------- hooks of the user's
+
+
+def hook_notes(start: Any, x: Side) -> Iterator[str]:
+    """One sentence for each tensor or module with hooks between here and x: the answer is the gradient they train with.
+
+    Tensors and nodes are asked when somebody wants to know, by a walk through the graph: nothing listens in between.
+    """
+    if not compat.hooks_so_far():
+        return
+    nodes = set(compat.reachable(start))
+    between = nodes | {value.key.edge.node for value in x.values if value.key.edge is not None}
+    kinds = {torch.Tensor, *_below(torch.Tensor)}
+    for tensor in [one for one in gc.get_objects() if type(one) in kinds]:
+        edge = compat.edge_of(tensor) if tensor.requires_grad and tensor._backward_hooks else None
+        if edge is not None and edge.node in between:
+            name = called(tensor, f"the tensor of shape {tuple(tensor.shape)}")
+            yield f"{_hooks(len(tensor._backward_hooks))} on {name}: the answer is the gradient you train with"
+    on_modules = [node for node in nodes if compat.is_module_hook(node)]
+    on_nodes = sum(compat.node_hooks(node) for node in between.difference(on_modules))
+    if on_nodes:
+        yield f"{_hooks(on_nodes)} on nodes of the graph: the answer is the gradient you train with"
+    if on_modules:
+        yield f"{_hooks(len(on_modules))} on modules: the answer is the gradient you train with"
+
+
+def _below(kind: type) -> Iterator[type]:
+    below: list[type] = type.__subclasses__(kind)
+    for one in below:
+        yield one
+        yield from _below(one)
+
+
+def _hooks(count: int) -> str:
+    return "a hook of yours acts" if count == 1 else f"{count} hooks of yours act"

@@ -1,4 +1,4 @@
-"""Nodes of torch's graph as rules of our own read them: which kind a node is, which tensor is meant, and what it saved."""
+"""Nodes of torch's graph as they are read here: which kind a node is, which tensor is meant, and what it saved."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ Entry = TypeVar("Entry")
 
 Node = Any  # torch.autograd.graph.Node, whose metadata is not typed
 Spot = tuple[Node, int]  # a node and the number of its output: one tensor
-
-
-class NoRule(Exception):
-    """Something on the way is not plainly known; the engine is asked instead."""
 
 
 class ByKind(dict[type, Entry | None], Generic[Entry]):
@@ -39,9 +35,3 @@ class ByKind(dict[type, Entry | None], Generic[Entry]):
 def signed(number: int) -> int:
     """A saved integer: torch tells negative ones as huge numbers."""
     return number - 2**64 if number >= 2**63 else number
-
-
-def axis(dim: int, dims: int) -> int:
-    """An axis of a tensor as one of a batch of such; a tensor of one number has one axis, too, where somebody names it."""
-    dim = signed(dim)
-    return 1 + (dim if dim >= 0 else dim + max(dims, 1))

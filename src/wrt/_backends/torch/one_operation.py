@@ -5,10 +5,9 @@ Numbers are double-precision NumPy arrays: what a diagnosis looks at.
 
 from __future__ import annotations
 
-import dis
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,7 @@ from torch.autograd.graph import GradientEdge
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.recording.saved import unbox
-from wrt._core.evidence import Again, Numbers
-from wrt._core.where import Where, function_name
+from wrt._core.evidence import Again, Numbers, last_line
 
 
 def like(cotangent: Numbers, edge: GradientEdge) -> Tensor:
@@ -76,7 +74,7 @@ def pull(
     arrived: dict[tuple[Any, int], Tensor] = {}
     mutated = False
     for edge, seed in zip(outputs, seeds, strict=True):
-        if edge is not None and seed is not None and not any(_same(edge, a) for a in asked):
+        if edge is not None and seed is not None and not any(a is not None and compat.same_edge(edge, a) for a in asked):
             _add(waiting, edge, seed)
     for inner in _in_order(waiting):
         if made_by.get(inner) != operation:
@@ -143,10 +141,6 @@ def _add(waiting: dict[Any, list[Tensor | None]], edge: GradientEdge, gradient: 
     slots[edge.output_nr] = gradient if known is None else known + gradient
 
 
-def _same(edge: GradientEdge, other: GradientEdge | None) -> bool:
-    return other is not None and compat.same_edge(edge, other)
-
-
 # ---------------------------------------------------------------- its call, run again
 
 
@@ -161,7 +155,8 @@ def rerun(kept: tuple[Any, Any, Any], values: Sequence[int]) -> Again | None:
     floats = [(number, place, t) for number, (place, t) in zip(values, tensors, strict=True) if t.is_floating_point()]
     call = _Call(func.apply if custom else func, leaves, structure, [place for _, place, _ in floats])
     inputs = tuple(t.detach().double().cpu().numpy().copy() for _, _, t in floats)
-    rule = _last_return(func.backward) if custom else None
+    code = getattr(inspect.unwrap(func.backward), "__code__", None) if custom else None
+    rule = None if code is None else last_line(code)
     numbers, name = tuple(number for number, _, _ in floats), func.__name__ if custom else ""
     return Again(inputs, numbers, call, name, rule, push=call.push, is_narrow=lambda: call.narrow)
 
@@ -196,12 +191,3 @@ class _Call:
         with quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             result = self.func(*args, **kwargs)
         return result if isinstance(result, (tuple, list)) else [result]
-
-
-def _last_return(function: Any) -> Where | None:
-    """The line in which a rule written by hand returns."""
-    code: CodeType | None = getattr(getattr(function, "__wrapped__", function), "__code__", None)
-    if code is None:
-        return None
-    lines = [i.positions.lineno for i in dis.get_instructions(code) if i.opname.startswith("RETURN") and i.positions]
-    return Where(code.co_filename, lines[-1], function=function_name(code)) if lines and lines[-1] else None

@@ -11,6 +11,7 @@ import torch
 
 from wrt._backends.torch import thresholds
 from wrt._core.index import Shape
+from wrt._core.thresholds import ALIGNMENT_BYTES
 
 Tensor: TypeAlias = torch.Tensor
 
@@ -18,7 +19,7 @@ NUMPY: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.fl
 """On a CPU, NumPy makes and looks at small tensors of these in a fraction of the time of torch's dispatcher."""
 
 LARGE = thresholds.FRESH_MEMORY_ELEMENTS
-LINE = thresholds.CACHE_LINE_BYTES
+LINE = ALIGNMENT_BYTES
 
 
 def zeros(shape: Shape, dtype: torch.dtype, device: torch.device) -> Tensor:

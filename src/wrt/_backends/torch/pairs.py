@@ -9,16 +9,13 @@ import torch
 
 from wrt._backends.torch import compat
 from wrt._backends.torch.nodes import Spot, signed
-from wrt._backends.torch.patch import ELEMENTWISE, shape_of
-from wrt._backends.torch.walk import walk
+from wrt._backends.torch.patch import ELEMENTWISE, shape_of, walk
 from wrt._core import partners
 from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Shape
 from wrt._core.partners import Pairs
-from wrt._core.thresholds import MOST_NUMBERS
+from wrt._core.thresholds import MANY_NUMBERS
 from wrt._core.value import Value
-
-MOST_NODES = 2000
 
 MOVES = frozenset(
     f"{name}Backward{k}"
@@ -37,7 +34,7 @@ def local_maps(y: Value, x: Value, *, certain: bool = False) -> LocalMaps | None
     A slope that is zero only here leaves a pair out; `certain` maps are those that leave out none.
     """
     start, end = ((v.key.edge.node, v.key.edge.output_nr) for v in (y, x))
-    walked = walk(start, end, most=MOST_NODES, known=lambda node: not hasattr(node, "_forward_cls"))
+    walked = walk(start, end, lambda node: not hasattr(node, "_forward_cls"))
     if walked is None:
         return None
     spots, sources_of = walked
@@ -62,7 +59,7 @@ def _pairs(spot: Spot, k: int, source: Spot) -> Pairs | tuple[()] | None:
     ruled = _by_rule(node, k, after, before)
     if ruled is not None:
         return ruled
-    if max(np.prod(after), np.prod(before)) > MOST_NUMBERS:
+    if max(np.prod(after), np.prod(before)) > MANY_NUMBERS:
         return None
     try:
         return _read_off(spot, k, after, before)

@@ -11,7 +11,7 @@ What the graph says is read every time; the boxes that follow from it are kept, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,18 +20,55 @@ import torch
 import torch.nn.functional as F
 
 from wrt._backends.torch import compat
+from wrt._backends.torch.compat import ACCUMULATE
 from wrt._backends.torch.nodes import Spot, signed
-from wrt._backends.torch.walk import Sources, walk
 from wrt._core.index import Elements, Positions, Shape
+from wrt._core.thresholds import KEPT_ENTRIES, MOST_OPERATIONS
 from wrt._core.value import Value
+
+Sources = tuple[tuple[int, int], ...]
+"""Inputs that lead to x: which one it is, and the number of its tensor, counted from y."""
+
+
+def walk(start: Spot, end: Spot, known: Callable[[Any], bool]) -> tuple[list[Spot], list[Sources]] | None:
+    """From y to x, the tensors on the way and what each is made from; x, the last one, is not asked what it is made of.
+
+    None where nothing leads there, where a node on the way is not known, or where there is too much to walk.
+    """
+    leads: dict[Spot, list[tuple[int, Spot]]] = {end: []}  # an empty list for all others that do not lead to x
+    order: list[Spot] = []
+    stack: list[tuple[Spot, Sequence[Spot] | None]] = [(start, None)]
+    while stack:
+        spot, sources = stack.pop()
+        if spot in leads:
+            continue
+        if sources is None:
+            if len(leads) > MOST_OPERATIONS:
+                return None
+            sources = spot[0].next_functions
+            stack.append((spot, sources))
+            for source in sources:
+                if source not in leads and source[0] is not None and type(source[0]) is not ACCUMULATE:
+                    stack.append((source, None))  # a leaf that is not x leads nowhere
+            continue
+        found = [(k, source) for k, source in enumerate(sources) if source == end or leads.get(source)]
+        if found and not known(spot[0]):
+            return None
+        leads[spot] = found
+        if found:
+            order.append(spot)
+    if not leads[start]:
+        return None
+    order = [*reversed(order), end]
+    number = {spot: k for k, spot in enumerate(order)}
+    return order, [tuple((k, number[source]) for k, source in leads[spot]) for spot in order]
+
 
 Box = tuple[tuple[int, int], ...]  # start and stop along each axis
 Tensor: TypeAlias = torch.Tensor
 Pull = Callable[[Any, Tensor], Tensor]
 """A node and cotangents of a patch of its output, (count, *patch) -> those of a patch of one input."""
 
-MOST_LAYERS = 400
-KEPT_RECIPES = 64  # one for each selection of rows and columns in each kind of graph
 CONVOLUTION = "ConvolutionBackward0"
 MAX_POOL = "MaxPool2DWithIndicesBackward0"
 BATCH_NORM = "NativeBatchNormBackward0"
@@ -53,7 +90,6 @@ BY_RESULT: dict[str, Any] = {
 }
 """torch's own backwards that need only the result, and so only a patch of it; other nodes are asked for all their slopes."""
 SAME_NUMBERS = ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0", "SqueezeBackward")
-IMAGE_AXES = (3, 4, 5)  # of what a convolution takes: samples, channels, and one to three more
 
 
 class Operation(NamedTuple):
@@ -175,7 +211,7 @@ class Recipe:
 def patches(y: Value, rows: Elements, x: Value, columns: Elements) -> TorchPatches | None:
     """None where something between y and x is not known to be local, or where the two cannot meet."""
     start, end = ((value.key.edge.node, value.key.edge.output_nr) for value in (y, x))
-    walked = walk(start, end, most=MOST_LAYERS, known=may_be_local)
+    walked = walk(start, end, may_be_local)
     try:
         operations = None if walked is None else _read_all(*walked)
     except RuntimeError:  # weights that were changed or freed since
@@ -190,7 +226,7 @@ def _listed(elements: Elements) -> bytes | None:
     return None if elements.listed is None else elements.listed.tobytes()
 
 
-@lru_cache(maxsize=KEPT_RECIPES)
+@lru_cache(maxsize=KEPT_ENTRIES)
 def recipe(operations: Operations, rows: Elements, columns: Elements, *listed: bytes | None) -> Recipe | None:
     """The patches between rows and columns; None where these cannot meet.
 
@@ -252,7 +288,7 @@ def _read(node: Any, shape: Shape, sources: Sources, shapes: list[Shape]) -> Ope
     """The operation that made a tensor of this shape; None where it is not local after all."""
     name = type(node).__name__
     if name == CONVOLUTION:
-        if node._saved_transposed or len(shape) not in IMAGE_AXES or [k for k, _ in sources] != [0]:
+        if node._saved_transposed or not 3 <= len(shape) <= 5 or [k for k, _ in sources] != [0]:
             return None
         windows = (node._saved_stride, node._saved_padding, node._saved_dilation)
         return Operation(name, shape, sources, tuple(node._saved_weight.shape), windows, node._saved_groups)
@@ -326,7 +362,7 @@ def puller(operation: Operation, k: int, before: Shape, box: Box, into: Box) -> 
         return _max_pool(operation, before, box, into)
     if operation.name not in EACH_BY_ITSELF:  # the same numbers, perhaps with other axes
         moved = back(operation, before, box)
-        sizes, fit_moved = _sizes(moved), _fitting(moved, into)
+        sizes, fit_moved = tuple([b - a for a, b in moved]), _fitting(moved, into)
         return lambda node, g: fit_moved(g.reshape(len(g), *sizes))
     index, fit = _index(box), _fitting(box, into)
     if operation.name == BATCH_NORM:
@@ -419,7 +455,3 @@ def _fitting(box: Box, into: Box) -> Callable[[Tensor], Tensor]:
 
 def _index(box: Box) -> tuple[slice, ...]:
     return tuple([slice(a, b) for a, b in box])
-
-
-def _sizes(box: Box) -> Shape:
-    return tuple([b - a for a, b in box])

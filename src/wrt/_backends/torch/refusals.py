@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from wrt._backends.torch.compat import Words
-from wrt._backends.torch.thresholds import QUOTE_CHARACTERS
 from wrt._core.graph import Node
+from wrt._core.thresholds import MESSAGE_CHARACTERS
 from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, WrtError
 
 
@@ -42,14 +42,14 @@ def in_our_words(error: RuntimeError) -> RuntimeError:
     if Words.INPLACE in said:
         return EngineRefused(
             "a tensor that backward needs was changed in place",
-            said.split(". ")[0].split(": ", 1)[-1][:QUOTE_CHARACTERS],
+            said.split(". ")[0].split(": ", 1)[-1][:MESSAGE_CHARACTERS],
             "ask before that write, or record it too: `with wrt.record() as t:` keeps what backward needs",
         )
     if Words.REENTRANT in said:
         return reentrant_checkpoint()
     return EngineRefused(
         "torch's autograd could not run this pass",
-        said.strip().splitlines()[0][:QUOTE_CHARACTERS] if said.strip() else type(error).__name__,
+        said.strip().splitlines()[0][:MESSAGE_CHARACTERS] if said.strip() else type(error).__name__,
         "the original error is chained below; wrt.why(error) looks for its cause",
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,21 +18,6 @@ def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     if device.type != "cuda":
         return torch.from_numpy(np.array(array)).to(device)
     return torch.from_numpy(array if array.flags.writeable else np.array(array)).to(device, non_blocking=True)
-
-
-def brought(arrays: Sequence[Tensor]) -> list[npt.NDArray[Any]]:
-    """A few numbers of a device, of one dtype, in NumPy's hands: one transfer for all."""
-    if len(arrays) == 1:
-        return [_at_hand(arrays[0])]
-    flat = _at_hand(torch.cat([array.reshape(-1) for array in arrays]))
-    ends = [0, *accumulate(array.numel() for array in arrays)]
-    return [flat[a:b].reshape(array.shape) for (a, b), array in zip(pairwise(ends), arrays, strict=True)]
-
-
-def _at_hand(array: Tensor) -> npt.NDArray[Any]:
-    """By memory that a device writes to by itself, in half the time; torch keeps it for whoever is next."""
-    found: npt.NDArray[Any] = torch.empty(array.shape, dtype=array.dtype, pin_memory=array.is_cuda).copy_(array).numpy()
-    return found
 
 
 def in_numpy(array: Tensor) -> npt.NDArray[Any]:

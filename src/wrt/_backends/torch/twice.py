@@ -32,7 +32,12 @@ def refuse_lost(rows: Callable[[torch.Tensor], Any], seeds: torch.Tensor, start:
     for node in _losing(list(suspects), lambda: rows(seeds[:1].detach().requires_grad_())):
         starts = [node, *(g.grad_fn for g in suspects[node] if g is not None and g.grad_fn is not None)]
         if any(other in targets for start in starts for other in compat.reachable(start)):
-            raise _lost(node)
+            name = node.name().removesuffix("Backward")
+            raise EngineRefused(
+                f"the backward of {name} cannot be differentiated again",
+                "it is marked once_differentiable or leaves torch: a second derivative would leave this branch out",
+                f"write {name}.backward with torch operations on ctx.saved_tensors, without @once_differentiable",
+            )
     return found
 
 
@@ -64,12 +69,3 @@ def _without_history(gradient: torch.Tensor | None) -> bool:
     if gradient is None:
         return False
     return not gradient.requires_grad or (gradient.grad_fn is not None and compat.refuses_double_backward(gradient.grad_fn))
-
-
-def _lost(node: Node) -> EngineRefused:
-    name = node.name().removesuffix("Backward")
-    return EngineRefused(
-        f"the backward of {name} cannot be differentiated again",
-        "it is marked once_differentiable or leaves torch: a second derivative would leave this branch out",
-        f"write {name}.backward with torch operations on ctx.saved_tensors, without @once_differentiable",
-    )

@@ -8,10 +8,11 @@ from math import prod
 
 from wrt._core.index import Shape
 from wrt._core.pattern import Compression, Way, compress
+from wrt._core.thresholds import FEW_ITEMS
 from wrt._plan.patterns.lattice import Lattice, thin
 from wrt._plan.patterns.samples import Samples
 from wrt._plan.patterns.structure import Structure, gridded, relate
-from wrt._plan.thresholds import CLOSE_RATIO, GOOD_RATIO, LATTICE_CLASSES, SPLITS_PER_AXIS, TIGHT_RATIO
+from wrt._plan.thresholds import CLOSE_RATIO, GOOD_RATIO, LATTICE_CLASSES, TIGHT_RATIO
 
 
 def guess(samples: Samples, y: Shape, x: Shape) -> Structure | Lattice | None:
@@ -95,5 +96,5 @@ def _factors(length: int, others: Shape) -> Iterator[Shape]:
                 if len(factors) > 1 and factors not in seen:
                     seen.add(factors)
                     yield factors
-                if len(seen) >= SPLITS_PER_AXIS:
+                if len(seen) >= FEW_ITEMS:
                     return

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from wrt._core.flow import LocalMap, LocalMaps
 from wrt._core.index import Positions
 from wrt._core.pattern import NOBODY
-from wrt._plan.thresholds import CLASSES_PER_ENTRY, COLORED_LINES, COMPOSED_SHARE, CONFLICT_PAIRS
+from wrt._core.thresholds import MOST_PAIRS
+from wrt._plan.thresholds import CLASSES_PER_ENTRY, COLORED_LINES, DENSE_SHARE
 
 # ---------------------------------------------------------------- products of boolean matrices
 
 
-def compose(local: LocalMaps, rows: Positions, columns: Positions, *, most: float = COMPOSED_SHARE) -> Any | None:
+def compose(local: LocalMaps, rows: Positions, columns: Positions, *, most: float = DENSE_SHARE) -> Any | None:
     """The (rows, columns) pattern as a boolean csr array; None where more than a share of `most` is filled.
 
     Where everything passes one tensor the product is begun anew, and the pieces are multiplied at the end: a graph
@@ -154,7 +155,7 @@ def color_rows(pattern: Any, *, below: int) -> Positions | None:
         lambda: np.argsort(-(pattern.astype(np.int64) @ entries), kind="stable"),  # those that meet most come first
         lambda: np.arange(pattern.shape[0]),
     ]
-    if int((entries**2).sum()) <= CONFLICT_PAIRS:
+    if int((entries**2).sum()) <= MOST_PAIRS:
         orders.append(lambda: _smallest_last((pattern @ pattern.T).tocsr()))
     starts, columns = pattern.indptr.tolist(), pattern.indices.tolist()
     lines = [columns[start:stop] for start, stop in pairwise(starts)]

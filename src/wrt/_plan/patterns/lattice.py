@@ -20,7 +20,7 @@ from wrt._core.index import Positions, Shape, row_major
 from wrt._core.pattern import Way
 from wrt._plan.patterns.samples import Samples
 from wrt._plan.patterns.structure import Structure
-from wrt._plan.thresholds import FAR_FEWER_SHARE, GAIN, LATTICE_CLASSES, LATTICE_OFFSETS, LATTICE_WEIGHTS
+from wrt._plan.thresholds import FAR_FEWER, GAIN, LATTICE_CLASSES, LATTICE_OFFSETS, LATTICE_WEIGHTS
 
 Offsets = npt.NDArray[np.int64]
 
@@ -150,7 +150,7 @@ def thin(structure: Structure, samples: Samples) -> Lattice | None:
     fewest = max(map(len, offsets))
     rows = _hashed(structure, offsets, [link.x for link in links], fewest, structure.passes)
     columns = None
-    if rows is None or fewest <= FAR_FEWER_SHARE * rows.passes:
+    if rows is None or fewest <= FAR_FEWER * rows.passes:
         columns = _hashed_columns(structure, offsets, fewest)
     return None if rows is None and columns is None else Lattice(structure, classes, tuple(offsets), rows, columns)
 

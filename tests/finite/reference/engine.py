@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wrt._backends.finite.differences import jacobian
+from tests.finite.reference.differences import jacobian
 from wrt._core.index import Positions
 from wrt._core.protocol import Marks, Swept
 from wrt._core.value import Value
 
 if TYPE_CHECKING:
-    from wrt._backends.finite.record import FiniteRecord, Point
+    from tests.finite.reference.record import FiniteRecord, Point
 
 Array = npt.NDArray[Any]
 DIFFERENCES = "central differences"

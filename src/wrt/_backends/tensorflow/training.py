@@ -1,15 +1,16 @@
-"""The gradients of a training loop: what `tape.gradient` gives for the variables of a model, also inside Keras' `fit`.
+"""A model while it runs and learns: its state, put back afterwards, and its gradients.
 
-Code that runs eagerly hands over its gradients as it goes. `fit` compiles its step: there each gradient is copied into a
-variable of our own when a step is due, and read when the compiled step has returned. The compiled step that was there
-before is put back in the end, so that nothing of this stays in the model. A `tf.function` of the user's own stays as it is:
-its gradients are not seen, and the watch says so.
+The gradients of a training loop are what `tape.gradient` gives for the variables of a model, also inside Keras' `fit`.
+Code that runs eagerly hands them over as it goes. `fit` compiles its step: there each gradient is copied into a variable of
+our own when a step is due, and read when the compiled step has returned. The compiled step that was there before is put
+back in the end, so that nothing of this stays in the model. A `tf.function` of the user's own stays as it is: its gradients
+are not seen, and the watch says so.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -23,6 +24,21 @@ Due = Callable[[], bool]
 Saw = Callable[[dict[str, Any] | None], None]
 
 UNSEEN = "gradients inside a tf.function are not seen: return them from it, and call the watch with them"
+
+
+@contextmanager
+def kept(objects: Sequence[Any]) -> Iterator[None]:
+    """Keras models among the objects run inside without a trace of it in their variables or in the generator."""
+    variables = [variable for one in objects for variable in getattr(one, "non_trainable_variables", ())]
+    before = [tf.identity(tf.convert_to_tensor(variable)) for variable in variables]
+    generator = tf.random.get_global_generator()
+    state = tf.identity(generator.state)
+    try:
+        yield
+    finally:
+        for variable, saved in zip(variables, before, strict=True):
+            variable.assign(saved)
+        generator.state.assign(state)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wrt._backends.finite.engine import FiniteEngine
+from tests.finite.reference.engine import FiniteEngine
 from wrt._core.bindings import Binding, Bindings
 from wrt._core.evidence import Evidence
 from wrt._core.flow import Flow, LocalMaps

@@ -102,7 +102,7 @@ class NumpyArrays:
         return np.asarray(np.einsum(equation, a, b))
 
     def add_to_diagonal(self, array: Array, number: float) -> Array:
-        return array + np.asarray(number * np.eye(len(array)), array.dtype)
+        return np.asarray(array + np.asarray(number * np.eye(len(array)), array.dtype))
 
     def abs(self, array: Array) -> Array:
         return np.asarray(np.abs(array))

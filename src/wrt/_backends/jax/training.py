@@ -1,15 +1,20 @@
-"""The gradients of a training loop in JAX: by name, and out of functions that are being compiled."""
+"""A model of JAX while it runs and learns: its gradients by name, and out of functions that are being compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import jax
 
 from wrt._backends.jax import compat
 from wrt._backends.jax.models import is_model, named_arrays
+
+
+def kept(objects: Sequence[Any]) -> AbstractContextManager[None]:
+    """A model in JAX is a pure function: running it changes nothing."""
+    return nullcontext()
 
 
 @contextmanager

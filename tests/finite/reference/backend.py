@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from wrt._backends.finite.arrays import NumpyArrays
-from wrt._backends.finite.record import CAPABILITIES, FiniteRecord
+from tests.finite.reference.arrays import NumpyArrays
+from tests.finite.reference.record import CAPABILITIES, FiniteRecord
+from wrt._backends import not_a_tensor
 from wrt._core.protocol import Arrays, Backend, Capability, Recording
 from wrt._core.value import Value
-from wrt.errors import EngineRefused, NotATensor
+from wrt.errors import EngineRefused
 
 
 class FiniteBackend:
@@ -25,11 +26,7 @@ class FiniteBackend:
         return isinstance(obj, np.ndarray)
 
     def lift(self, obj: Any) -> Value:
-        raise NotATensor(
-            "d() of a NumPy array",
-            "NumPy keeps no history, and nothing can be differentiated through it",
-            "compute it with torch, TensorFlow or JAX",
-        )
+        raise not_a_tensor(obj)
 
     def recorded(self, obj: Any) -> Value | None:
         return None

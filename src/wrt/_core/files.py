@@ -1,0 +1,61 @@
+"""Files that are there whole or not at all, and never in the place of somebody else's."""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from pathlib import Path
+
+from wrt.errors import WrongQuery
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Complete and on the disk once this returns; before that, at any moment, what was there before."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(*paths: Path) -> None:
+    """These files and folders are on the disk: what a folder holds is told by the folder itself."""
+    for path in paths:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """A file of the usual kind: a pipe would keep its reader waiting, a device would never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError("it is not a regular file")
+        return opened.read(most)
+
+
+def refuse_foreign(path: Path, mark: bytes = b"") -> None:
+    """Raise where something is there that does not begin like what wrt writes: it has `mark` within its first 300 bytes."""
+    if not os.path.lexists(path):
+        return
+    try:
+        if mark and mark in read_regular(path, 300):
+            return
+    except OSError:
+        pass
+    raise foreign(path) if mark else WrongQuery(f"{path} is there already", "nothing is overwritten", "give another name")
+
+
+def foreign(place: object, stands: str = "wrt did not write it") -> WrongQuery:
+    words = f"{stands}: it is neither overwritten nor believed"
+    return WrongQuery(f"{place} is there already", words, "give another path, or remove it")

@@ -10,6 +10,10 @@ from pathlib import Path
 from wrt.errors import WrongQuery
 
 
+class AlreadyThere(WrongQuery, FileExistsError):
+    """Something stands in the place that was named, and stays."""
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Complete and on the disk once this returns; before that, at any moment, what was there before."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
@@ -44,18 +48,21 @@ def read_regular(path: Path, most: int = -1) -> bytes:
         return opened.read(most)
 
 
-def refuse_foreign(path: Path, mark: bytes = b"") -> None:
-    """Raise where something is there that does not begin like what wrt writes: it has `mark` within its first 300 bytes."""
-    if not os.path.lexists(path):
+PAGE = b'<meta name="generator" content="wrt">'  # by which a page of wrt is known again
+
+
+def refuse_foreign(path: Path | None, mark: bytes = PAGE) -> None:
+    """Raise where something is there that does not begin like what wrt writes, with `mark` (b"": where anything is there)."""
+    if path is None or not os.path.lexists(path):
         return
     try:
-        if mark and mark in read_regular(path, 300):
-            return
+        known = bool(mark) and mark in read_regular(path, 300)
     except OSError:
-        pass
-    raise foreign(path) if mark else WrongQuery(f"{path} is there already", "nothing is overwritten", "give another name")
+        known = False
+    if not known:
+        raise foreign(path) if mark else AlreadyThere(f"{path} is there already", "nothing is overwritten", "give another name")
 
 
-def foreign(place: object, stands: str = "wrt did not write it") -> WrongQuery:
+def foreign(place: object, stands: str = "wrt did not write it") -> AlreadyThere:
     words = f"{stands}: it is neither overwritten nor believed"
-    return WrongQuery(f"{place} is there already", words, "give another path, or remove it")
+    return AlreadyThere(f"{place} is there already", words, "give another path, or remove it")

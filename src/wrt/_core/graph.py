@@ -7,9 +7,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from wrt._core.where import Where
+from wrt._core.files import read_regular, refuse_foreign, write_whole
+from wrt._core.where import Where, local, portable
+from wrt.errors import WrongQuery
 
 Gradient = Literal["yes", "cut", "custom", "none"]
 
@@ -95,32 +97,86 @@ class Graph:
             "inputs": self.inputs,
             "outputs": self.outputs,
             "tensors": [asdict(tensor) for tensor in self.tensors.values()],
-            "nodes": [asdict(node) for node in self.nodes],
+            "nodes": [_row(node) for node in self.nodes],
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the graph as JSON: no tensors, no pickle."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1))
+        """Write the graph as JSON: no tensors, no pickle, no folder of this machine."""
+        refuse_foreign(Path(path).resolve(), b'"format": "wrt-graph"')
+        write_whole(Path(path).resolve(), json.dumps(self.to_dict(), indent=1).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
-        """Read a saved graph; needs no framework."""
-        data = json.loads(Path(path).read_text())
-        graph = cls(data["framework"], inputs=data["inputs"], outputs=data["outputs"])
-        for row in data["tensors"]:
-            graph.tensors[row["id"]] = Tensor(**(row | {"shape": tuple(row["shape"]), "names": tuple(row["names"])}))
-        for row in data["nodes"]:
-            graph.nodes.append(_node(row))
-        return graph
+        """Read a saved graph; needs no framework. Lines of code come from files below the current folder alone."""
+        try:
+            data = json.loads(read_regular(Path(path)))
+            if (data["format"], data["version"]) != ("wrt-graph", 1):
+                raise ValueError(f"it says {str(data['format'])[:40]!r}, version {str(data['version'])[:40]}")
+            return _graph(data)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            words = str(error) if type(error) in (ValueError, OSError) else type(error).__name__
+            said = getattr(error, "strerror", None) or words
+            what = f"{path} is no graph that wrt can read"
+            raise WrongQuery(what, f"{said}: a graph is a file of JSON, wrt-graph 1", "write it with t.save(path)") from None
 
 
-def _node(row: dict[str, Any]) -> Node:
-    where = Where(**row["where"]) if row["where"] else None
+def _row(node: Node) -> dict[str, Any]:
+    row = asdict(node)
+    for where in (row["where"], (row["write"] or {}).get("where")):
+        if where is not None:
+            where["file"] = portable(where["file"])
+    return row
+
+
+def _graph(data: dict[str, Any]) -> Graph:
+    """Every field as it has to be; raises ValueError and the like where one is not."""
+    graph = Graph(_text(data["framework"]), inputs=list(data["inputs"]), outputs=list(data["outputs"]))
+    for row in data["tensors"]:
+        shape, names = tuple(map(_whole, row["shape"])), tuple(map(_text, row["names"]))
+        graph.tensors[_whole(row["id"])] = tensor = Tensor(**(row | {"shape": shape, "names": names}))
+        _text(tensor.dtype)
+        if tensor.node is not None and _whole(tensor.node) >= len(data["nodes"]):
+            raise ValueError(f"tensor {tensor.id} is made by operation {tensor.node}, which is not there")
+    graph.nodes.extend(_node(row, number) for number, row in enumerate(data["nodes"]))
+    named = [*graph.inputs, *graph.outputs, *(k for node in graph for k in (*node.inputs, *node.outputs))]
+    if not graph.tensors.keys() >= set(map(_whole, named)):
+        raise ValueError("a tensor is named that is not there")
+    return graph
+
+
+def _node(row: dict[str, Any], number: int) -> Node:
     write = row["write"]
-    if write:
-        write = Write(**(write | {"where": Where(**write["where"]) if write["where"] else None}))
-    fixed = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "notes": tuple(row["notes"])}
-    return Node(**(row | fixed | {"where": where, "write": write}))
+    if write is not None:
+        write = Write(**(write | {"where": _where(write["where"])}))
+        list(map(_whole, (write.buffer, write.k, write.elements)))
+        _text(write.region)
+    fixed = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "notes": tuple(map(_text, row["notes"]))}
+    node = Node(**(row | fixed | {"where": _where(row["where"]), "write": write}))
+    _text(node.op + node.module)
+    if node.id != number or node.gradient not in get_args(Gradient):
+        raise ValueError(f"operation {number} has another number or gradient")
+    return node
+
+
+def _where(row: dict[str, Any] | None) -> Where | None:
+    if row is None:
+        return None
+    where = Where(**(row | {"file": local(_text(row["file"]))}))
+    list(map(_whole, (where.line, where.end_line or 0, where.column or 0, where.end_column or 0)))
+    _text(where.function)
+    return where
+
+
+def _whole(one: Any) -> int:
+    if type(one) is not int or one < 0:
+        raise ValueError(f"{str(one)[:40]!r} stands where a number has to")
+    return one
+
+
+def _text(one: Any) -> str:
+    if type(one) is not str:
+        raise ValueError(f"{str(one)[:40]!r} stands where a word has to")
+    return one
 
 
 # ---------------------------------------------------------------- where a value goes and where its gradient goes

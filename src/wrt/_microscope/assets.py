@@ -9,6 +9,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from wrt._core.files import PAGE
 from wrt.errors import WrtError
 
 SCRIPT, STYLE = "microscope.js", "microscope.css"
@@ -70,7 +71,7 @@ def file_page(title: str, data: str, found: Bundle | None = None) -> str:
 
 def _page(head: str, host: str, tail: str) -> str:
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{PAGE.decode()}'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f'{head}</head>'
         f'<body><main id="wrt" data-wrt-host="{host}"></main><noscript>{NO_SCRIPT}</noscript>{tail}</body></html>\n'

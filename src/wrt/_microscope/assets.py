@@ -43,14 +43,10 @@ def bundle() -> Bundle:
     return Bundle(script.replace("\r", ""), style.replace("\r", ""))
 
 
-def live_page(title: str) -> str:
-    """The skeleton of the live page; its script and style are fetched from the same server."""
-    return _page(
-        f"<title>{escape(title)}</title>"
-        f'<link rel="stylesheet" href="/{STYLE}"><script type="module" src="/{SCRIPT}"></script>',
-        "live",
-        "",
-    )
+def live_page() -> str:
+    """The skeleton of the live page, of any run; its script and style are fetched from the same server."""
+    head = f'<title>wrt</title><link rel="stylesheet" href="{STYLE}"><script type="module" src="{SCRIPT}"></script>'
+    return _page(head, "live", "")
 
 
 def file_page(title: str, data: str, found: Bundle | None = None) -> str:

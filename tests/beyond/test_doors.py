@@ -1,7 +1,9 @@
 """Answers on disk and clusters against those they are not for: nothing foreign is overwritten, believed, or let in."""
 
+import copy
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +20,10 @@ import torch
 
 import wrt
 from tests.beyond._models import jacobian, model, stencil, weights
+from tests.core.test_graph_file import MALFORMED, load
 from wrt import d
+from wrt._cli.query import read
+from wrt._microscope import assets
 from wrt.errors import WrtError
 
 zarr = pytest.importorskip("zarr")
@@ -281,6 +286,72 @@ def test_another_user_of_the_machine_runs_no_code(cluster: Any) -> None:
     if os.getuid() != 0:
         pytest.skip("two users are two uids: only root can be both")
     assert stranger(cluster[0].replace("tls://", "tcp://"), 65534).startswith("refused")
+
+
+def test_every_attempt_gets_what_the_page_says(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table in docs/beyond.md: each attempt once more, counted."""
+    address, process, _ = cluster
+    clear = address.replace("tls://", "tcp://")
+    other_user = stranger(clear, 65534) if os.getuid() == 0 else "refused"  # only root can be two users
+    rows = [
+        ("code for the scheduler, from another program", stranger(clear, 0).split()[0]),
+        ("code for the scheduler, from another user", other_user.split()[0]),
+        ("HTTP on any port of a cluster", f"{sum(map(speaks_http, ports_of(process)))} answered"),
+    ]
+    for way, (write, name) in WAYS.items():
+        tried = [refused_without_a_trace(tmp_path / f"{way}-{make.__name__}" / name, write, make) for make in FOREIGN]
+        rows.append((f"{way}, over what somebody else wrote", f"{sum(tried)} of {len(tried)} refused, unchanged"))
+    for harm in (truncated, emptied, garbage, of_another_place):
+        tried = [not_believed(tmp_path / f"{way}-{harm.__name__}" / WAYS[way][1], way, harm) for way in WAYS if way != "csr"]
+        rows.append((f"a block {harm.__name__.replace('_', ' ')}", f"{sum(tried)} of {len(tried)} refused, unchanged"))
+    monkeypatch.setattr(assets, "bundle", lambda: assets.Bundle("", ""))
+    monkeypatch.chdir(tmp_path)
+    wrt.trace(lambda x: x * 2, torch.ones(2)).save("run.json")
+    saved = json.loads(Path("run.json").read_text())
+    tried = [is_refused(lambda one=one: load(one(copy.deepcopy(saved)) if callable(one) else one)) for one in MALFORMED.values()]
+    rows.append(("a graph that is malformed", f"{sum(tried)} of {len(tried)} refused"))
+    os.mkfifo("pipe")
+    places = ("pipe", "/dev/zero", ".", "nowhere.json")
+    tried = [is_refused(lambda one=one: wrt.load_graph(one)) for one in places]
+    rows.append(("a graph that is a pipe, a device, a folder, missing", f"{sum(tried)} of 4 refused"))
+    Path("own.py").write_text("import torch\n")
+    t = wrt.trace(lambda x: x * 2, torch.ones(1))
+    tried = [is_refused(lambda: t.save("own.py")), is_refused(lambda: t.save_html("own.py"))]
+    rows.append(("a graph or a page over a script", f"{sum(tried)} of 2 refused, unchanged"))
+    assert Path("own.py").read_text() == "import torch\n"
+    asked = (f"y[{'9' * 5000}] / x", "y" + " / x" * 2000, "\x1b[31my / x", "y / __class__")
+    tried = [is_refused(lambda one=one: read(one)) for one in asked]
+    rows.append(("a question of 5,000 digits, of 8,000 signs, of escapes, of Python", f"{sum(tried)} of 4 refused"))
+    width = max(len(what) for what, _ in rows)
+    table = "\n".join(f"{what:{width}}  {said}" for what, said in rows)
+    print(f"\n{table}")
+    inside = re.search(r"<!-- doors -->\n+```text\n(.*?)```", (ROOT / "docs" / "beyond.md").read_text(), re.DOTALL)
+    assert inside is not None
+    assert inside[1].rstrip() == table
+
+
+def is_refused(work: Callable[[], Any]) -> bool:
+    try:
+        work()
+    except WrtError as error:
+        return len(str(error).splitlines()) == 3
+    return False
+
+
+def refused_without_a_trace(path: Path, write: Callable[[Path], Any], make: Callable[[Path], None]) -> bool:
+    path.parent.mkdir()
+    make(path)
+    before = bytes_below(path.parent)
+    return is_refused(lambda: write(path)) and bytes_below(path.parent) == before
+
+
+def not_believed(path: Path, way: str, harm: Callable[[Path, Path], None]) -> bool:
+    path.parent.mkdir()
+    WAYS[way][0](path)
+    other, block, *_ = blocks(way, path)
+    harm(block, other)
+    before = bytes_below(path)
+    return is_refused(lambda: WAYS[way][0](path)) and bytes_below(path) == before
 
 
 def test_a_worker_that_was_started_again_serves_no_page_either(cluster: Any) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,10 @@ def certificate() -> Any:
     """A key and a certificate made for this run, in memory alone: who has them belongs to it."""
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wrt", "-days", "365"]
     if shutil.which("openssl") is None:
-        try:
-            return distributed.Security.temporary()  # by the package cryptography
-        except ImportError:
-            what = "a cluster that nobody else can use needs a certificate"
-            where = "neither the program openssl nor the package cryptography is here to make one"
-            raise NotInstalled(what, where, "pip install cryptography") from None
+        if find_spec("cryptography") is not None:
+            return distributed.Security.temporary()
+        where = "neither the program openssl nor the package cryptography is here to make its certificate"
+        raise NotInstalled("a cluster that nobody else can use needs openssl", where, "pip install cryptography")
     with tempfile.TemporaryDirectory(prefix="wrt-") as folder:  # for this user alone
         key, cert = Path(folder, "key"), Path(folder, "cert")
         subprocess.run([*made, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)

@@ -109,7 +109,11 @@ def write_csr(derivative: Derivative, source: Source, store: Store) -> Stored:
     held = {} if group is None else about(group)
     if held and held["token"] != source.identity:
         raise another_question(store.place, held)
-    if group is not None and held.get("seal") != fingerprint(held["token"], *(_stored(group, name) for name in NAMES)):
+    try:
+        fits = group is None or held["seal"] == fingerprint(held["token"], *(group[name][:] for name in NAMES))
+    except Exception:  # an array is gone, or cannot be read
+        fits = False
+    if not fits:
         raise foreign(store.place, "its numbers are not those that wrt wrote")
     if not held:
         with source.at_work():
@@ -127,13 +131,6 @@ def write_csr(derivative: Derivative, source: Source, store: Store) -> Stored:
     seconds = time.perf_counter() - begun
     return Stored(store.place, group, tuple(group.attrs["shape"]), 1, 0 if held else 1, seconds, {here.worker: here})
 
-
-
-def _stored(group: Any, name: str) -> Any:
-    try:
-        return group[name][:]
-    except Exception:  # it is gone, or cannot be read
-        return None
 
 
 @contextmanager

@@ -112,12 +112,46 @@ class Graph:
             data = json.loads(read_regular(Path(path)))
             if (data["format"], data["version"]) != ("wrt-graph", 1):
                 raise ValueError(f"it says {str(data['format'])[:40]!r}, version {str(data['version'])[:40]}")
-            return _graph(data)
+            _check(data, _FORM)
+            graph = cls(data["framework"], inputs=data["inputs"], outputs=data["outputs"], nodes=list(map(_node, data["nodes"])))
+            for row in data["tensors"]:
+                graph.tensors[row["id"]] = Tensor(**(row | {"shape": tuple(row["shape"]), "names": tuple(row["names"])}))
+            named = [*graph.inputs, *graph.outputs, *(k for node in graph for k in (*node.inputs, *node.outputs))]
+            made = [one.node for one in graph.tensors.values() if one.node is not None]
+            if not (graph.tensors.keys() >= set(named) and max(made, default=-1) < len(graph) and _numbered(graph)):
+                raise ValueError("it names tensors or operations that it does not hold")
+            return graph
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             words = str(error) if type(error) in (ValueError, OSError) else type(error).__name__
             said = getattr(error, "strerror", None) or words
             what = f"{path} is no graph that wrt can read"
             raise WrongQuery(what, f"{said}: a graph is a file of JSON, wrt-graph 1", "write it with t.save(path)") from None
+
+
+_PLACE = {"file": str, "line": int, "end_line": (int,), "column": (int,), "end_column": (int,), "function": str}
+_WRITE = {"buffer": int, "k": int, "elements": int, "region": str, "where": (_PLACE,)}
+_NODE = {"id": int, "op": str, "inputs": [int], "outputs": [int], "where": (_PLACE,), "module": str, "gradient": str,
+         "write": (_WRITE,), "notes": [str]}  # fmt: skip
+_TENSOR = {"id": int, "shape": [int], "dtype": str, "node": (int,), "output": int, "names": [str], "requires_grad": bool}
+_FORM = {"format": str, "version": int, "framework": str, "inputs": [int], "outputs": [int], "tensors": [_TENSOR],
+         "nodes": [_NODE]}  # fmt: skip
+"""Of a file, all of it; (form,) may also be null, and no number is negative."""
+
+
+def _check(one: Any, form: Any, name: str = "it") -> None:
+    if isinstance(form, tuple):
+        if one is None:
+            return
+        form = form[0]
+    kind: Any = form if isinstance(form, type) else type(form)
+    if type(one) is not kind or (kind is int and one < 0) or (kind is dict and one.keys() != form.keys()):
+        raise ValueError(f"{name} is {str(one)[:40]!r}")
+    for key, inner in one.items() if kind is dict else enumerate(one) if kind is list else ():
+        _check(inner, form[key if kind is dict else 0], f"{name}.{key}" if kind is dict else name)
+
+
+def _numbered(graph: Graph) -> bool:
+    return all(node.id == k and node.gradient in get_args(Gradient) for k, node in enumerate(graph))
 
 
 def _row(node: Node) -> dict[str, Any]:
@@ -128,55 +162,14 @@ def _row(node: Node) -> dict[str, Any]:
     return row
 
 
-def _graph(data: dict[str, Any]) -> Graph:
-    """Every field as it has to be; raises ValueError and the like where one is not."""
-    graph = Graph(_text(data["framework"]), inputs=list(data["inputs"]), outputs=list(data["outputs"]))
-    for row in data["tensors"]:
-        shape, names = tuple(map(_whole, row["shape"])), tuple(map(_text, row["names"]))
-        graph.tensors[_whole(row["id"])] = tensor = Tensor(**(row | {"shape": shape, "names": names}))
-        _text(tensor.dtype)
-        if tensor.node is not None and _whole(tensor.node) >= len(data["nodes"]):
-            raise ValueError(f"tensor {tensor.id} is made by operation {tensor.node}, which is not there")
-    graph.nodes.extend(_node(row, number) for number, row in enumerate(data["nodes"]))
-    named = [*graph.inputs, *graph.outputs, *(k for node in graph for k in (*node.inputs, *node.outputs))]
-    if not graph.tensors.keys() >= set(map(_whole, named)):
-        raise ValueError("a tensor is named that is not there")
-    return graph
-
-
-def _node(row: dict[str, Any], number: int) -> Node:
-    write = row["write"]
-    if write is not None:
-        write = Write(**(write | {"where": _where(write["where"])}))
-        list(map(_whole, (write.buffer, write.k, write.elements)))
-        _text(write.region)
-    fixed = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "notes": tuple(map(_text, row["notes"]))}
-    node = Node(**(row | fixed | {"where": _where(row["where"]), "write": write}))
-    _text(node.op + node.module)
-    if node.id != number or node.gradient not in get_args(Gradient):
-        raise ValueError(f"operation {number} has another number or gradient")
-    return node
+def _node(row: dict[str, Any]) -> Node:
+    where, write = _where(row["where"]), row["write"] and Write(**(row["write"] | {"where": _where(row["write"]["where"])}))
+    fixed = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "notes": tuple(row["notes"])}
+    return Node(**(row | fixed | {"where": where, "write": write}))
 
 
 def _where(row: dict[str, Any] | None) -> Where | None:
-    if row is None:
-        return None
-    where = Where(**(row | {"file": local(_text(row["file"]))}))
-    list(map(_whole, (where.line, where.end_line or 0, where.column or 0, where.end_column or 0)))
-    _text(where.function)
-    return where
-
-
-def _whole(one: Any) -> int:
-    if type(one) is not int or one < 0:
-        raise ValueError(f"{str(one)[:40]!r} stands where a number has to")
-    return one
-
-
-def _text(one: Any) -> str:
-    if type(one) is not str:
-        raise ValueError(f"{str(one)[:40]!r} stands where a word has to")
-    return one
+    return None if row is None else Where(**(row | {"file": local(row["file"])}))
 
 
 # ---------------------------------------------------------------- where a value goes and where its gradient goes

@@ -94,9 +94,7 @@ class Where:
 
 def portable(file: str) -> str:
     """A file as others may know it: below the current folder by its path from there, elsewhere by its name, in brackets."""
-    if file.startswith("<"):
-        return file
-    inside = os.path.relpath(os.path.realpath(file), os.path.realpath(os.curdir))
+    inside = file if file.startswith("<") else os.path.relpath(os.path.realpath(file), os.path.realpath(os.curdir))
     return f"<{_short(file)}>" if inside.startswith(os.pardir) else inside
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -147,6 +148,20 @@ def test_a_block_that_wrt_did_not_write_is_not_believed(tmp_path: Path, way: str
     assert bytes_below(path) == truth
 
 
+@pytest.mark.parametrize("write", [dense, csr, mapped])
+def test_a_store_that_is_no_folder_follows_the_same_rules(write: Callable[[Any], Any]) -> None:
+    store = zarr.storage.MemoryStore()
+    assert write(store).computed > 0
+    assert write(store).computed == 0
+    for foreign in (foreign_group, lambda place: zarr.create_array(place, data=np.zeros((40, 20)))):
+        taken = zarr.storage.MemoryStore()
+        foreign(taken)
+        before = {key: value.to_bytes() for key, value in taken._store_dict.items()}
+        with pytest.raises(WrtError):
+            write(taken)
+        assert {key: value.to_bytes() for key, value in taken._store_dict.items()} == before
+
+
 def test_nonzeros_that_were_changed_are_not_believed(tmp_path: Path) -> None:
     csr(tmp_path / "answer")
     assert csr(tmp_path / "answer").computed == 0
@@ -280,6 +295,18 @@ def test_nobody_without_the_certificate_of_the_run_runs_code(cluster: Any, how: 
         words = ", ".join(f"{name}={str(tmp_path / file)!r}" for name, file in files.items())
         security = f"distributed.Security(require_encryption=True, {words})"
     assert stranger(address, 0, security).startswith("refused")
+
+
+def test_no_port_of_a_cluster_speaks_to_a_stranger(cluster: Any) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    found = ports_of(cluster[1])
+    for port in found:
+        with pytest.raises((ssl.SSLError, ConnectionError)), socket.create_connection(("127.0.0.1", port), timeout=5) as bare:
+            with context.wrap_socket(bare) as connection:
+                assert connection.recv(1) == b""  # closed
+                raise ConnectionError
+    assert len(found) >= 3
 
 
 def test_another_user_of_the_machine_runs_no_code(cluster: Any) -> None:

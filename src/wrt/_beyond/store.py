@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from wrt._beyond.dask_array import Grid
 from wrt._beyond.pack import fingerprint
 from wrt._beyond.solve import Region
 from wrt._beyond.workers import Note
-from wrt._core.files import foreign, read_regular, sync, write_whole
+from wrt._core.files import foreign, is_free, read_regular, sync, write_whole
 from wrt._core.index import Shape
 from wrt._run.memory import words
 from wrt.errors import WrongQuery, WrongShape
@@ -102,11 +103,11 @@ class Store:
         return opened
 
     def _empty(self) -> bool:
-        """Whether nothing is there, or only what a writer that was killed began."""
         folder = self.folder
-        if folder is None or not folder.exists():
-            return True
-        return folder.is_dir() and all(one.name.endswith(".partial") for one in folder.iterdir())
+        if folder is None:
+            with suppress(Exception):
+                return needs("zarr", "an answer on disk").open(self.place, mode="r") is None
+        return folder is None or is_free(folder)
 
     def prepare(self, token: str, grid: Grid, dtype: np.dtype[Any], words: dict[str, Any]) -> Any:
         """The array for this question: the one that is there, or a new one whose blocks are all missing."""
@@ -237,7 +238,7 @@ class Parts:
             if token != self.token:
                 raise another_question(self.path, held)
             return size
-        if self.path.exists() and (not self.path.is_dir() or not all(one.suffix == ".partial" for one in self.path.iterdir())):
+        if not is_free(self.path):
             raise foreign(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(note, json.dumps({"token": self.token, "batch": size, "question": "wrt.map"}).encode())

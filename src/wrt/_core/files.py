@@ -63,6 +63,13 @@ def refuse_foreign(path: Path | None, mark: bytes = PAGE) -> None:
         raise foreign(path) if mark else AlreadyThere(f"{path} is there already", "nothing is overwritten", "give another name")
 
 
+def is_free(folder: Path) -> bool:
+    """Whether nothing is there, or only what a writer that was killed began."""
+    if folder.is_dir():
+        return all(one.name.endswith(".partial") for one in folder.iterdir())
+    return not os.path.lexists(folder)
+
+
 def foreign(place: object, stands: str = "wrt did not write it") -> AlreadyThere:
     words = f"{stands}: it is neither overwritten nor believed"
     return AlreadyThere(f"{place} is there already", words, "give another path, or remove it")

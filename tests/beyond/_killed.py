@@ -14,12 +14,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import dask.array.core  # noqa: F401
 import numpy as np
 import pyarrow.parquet
 import torch
 import zarr
 
 import wrt
+import wrt._beyond.map
+import wrt._beyond.to_zarr  # all of it before a fork, so that kills meet the writing, and not imports
 from tests.beyond._models import model, stencil, weights
 from wrt import d
 

@@ -223,6 +223,21 @@ def test_nobody_takes_the_same_port_of_the_other_loopback(live: Live) -> None:
         assert other.connect_ex(("::1", live.port)) != 0  # nobody answers there: a browser goes on to 127.0.0.1
 
 
+def test_a_machine_without_it_serves_all_the_same(
+    run: wrt.Trace, page: assets.Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = socket.socket.__init__
+
+    def only_four(self: socket.socket, family: int = -1, *rest: int, **more: object) -> None:
+        if family == socket.AF_INET6:
+            raise OSError(97, "Address family not supported by protocol")
+        plain(self, family, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "__init__", only_four)
+    with Live(Microscope(run)) as live:
+        assert ask(live, "hello")["ok"]
+
+
 def test_a_port_that_is_squatted_already_is_not_used(run: wrt.Trace, page: assets.Bundle) -> None:
     if not _six():
         pytest.skip("this machine has no ::1 to squat on")

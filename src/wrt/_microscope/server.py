@@ -394,7 +394,7 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(32)
         self._open: dict[socket.socket, threading.Thread] = {}
         self.busy: set[socket.socket] = set()  # with an honest question
-        self._beside = socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET)
+        self._beside: socket.socket | None = None
         self.service_actions = look  # type: ignore[method-assign]
         super().__init__(address, handler)
 
@@ -408,13 +408,15 @@ class _Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
         try:
+            self._beside = socket.socket(socket.AF_INET6)
             self._beside.bind(("::1", self.server_port))  # and never listens
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise  # any other means that there is no ::1 here
 
     def server_close(self) -> None:
-        self._beside.close()
+        if self._beside is not None:
+            self._beside.close()
         super().server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:

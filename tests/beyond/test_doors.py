@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,25 @@ def test_a_block_that_wrt_did_not_write_is_not_believed(tmp_path: Path, way: str
     block.unlink()
     assert write(path).computed == 1
     assert bytes_below(path) == truth
+
+
+PIPES = [(way, name) for way in WAYS for name in ("zarr.json", "block")] + [("dense", "seal"), ("map to parquet", "_wrt.json")]
+
+
+@pytest.mark.parametrize(("way", "name"), [one for one in PIPES if one != ("map to parquet", "zarr.json")])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, way: str, name: str) -> None:
+    write, called = WAYS[way]
+    path = tmp_path / called
+    write(path)
+    inside = path / "data" if way == "csr" else path
+    place = blocks(way, inside)[0] if name == "block" else path / "wrt" / "0-0" if name == "seal" else path / name
+    place.unlink()
+    os.mkfifo(place)
+    told: list[bool] = []
+    reader = threading.Thread(target=lambda: told.append(is_refused(lambda: write(path))), daemon=True)
+    reader.start()
+    reader.join(timeout=20)
+    assert told == [True]
 
 
 @pytest.mark.parametrize("write", [dense, csr, mapped])

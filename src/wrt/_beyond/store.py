@@ -92,6 +92,9 @@ class Store:
     def known(self, kind: str = "array") -> Any | None:
         """The array (or group) of wrt that is there already; None where there is nothing."""
         zarr = needs("zarr", "an answer on disk")
+        for one in self.folder.rglob("*") if self.folder is not None else ():
+            if not (one.is_file() or one.is_dir()):  # a pipe would keep its reader waiting
+                raise foreign(one, "it is no file that wrt writes")
         try:
             opened = getattr(zarr, f"open_{kind}")(self.place, mode="r+", **({"config": CONFIG} if kind == "array" else {}))
         except Exception as error:  # as many kinds of them as there are ways to be something else
@@ -148,7 +151,7 @@ class Store:
         """Places of the blocks that are there; each is read, and one that was not written for this answer refused."""
         keys = _sync(_keys(array))
         parts = (one.split("/")[1:] for one in keys if one.startswith("c/") or one == "c")
-        found = {tuple(map(int, one)) for one in parts if all(part.isdigit() for part in one)}  # none half-written
+        found = {tuple(map(int, one)) for one in parts if all(re.fullmatch("[0-9]+", part) for part in one)}  # no partial
         for place in found:
             sizes = zip(place, array.chunks, array.shape, strict=True)
             region = tuple(slice(k * size, min((k + 1) * size, length)) for k, size, length in sizes)
@@ -249,7 +252,7 @@ class Parts:
         """First samples of the batches that are there; a table that was not written for this answer is refused."""
         parquet, found = needs("pyarrow.parquet", "a parquet file", "parquet"), set()
         for one in self.path.glob("*.parquet"):
-            named = re.fullmatch(r"part-(\d{12})", one.stem)
+            named = re.fullmatch("part-([0-9]{12})", one.stem)
             try:
                 read_regular(one, 0)
                 with parquet.ParquetFile(one) as opened:

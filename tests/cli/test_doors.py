@@ -62,7 +62,7 @@ def test_an_index_of_thousands_of_digits_is_refused(query: str) -> None:
 def test_blanks_cost_nothing(query: str) -> None:
     begun = time.perf_counter()
     queries.read(query)
-    assert time.perf_counter() - begun < 0.1
+    assert time.perf_counter() - begun < 1.0  # it was 15 s
 
 
 @pytest.mark.parametrize("query", ["y" + " / x" * 2_000, "y" + "[0]" * 5_000 + " / x", "y / " + "x" * 50_000])
@@ -70,7 +70,7 @@ def test_a_question_has_a_sensible_length(query: str) -> None:
     begun = time.perf_counter()
     with pytest.raises(WrongQuery):
         queries.read(query)
-    assert time.perf_counter() - begun < 0.1
+    assert time.perf_counter() - begun < 1.0  # it was 15 s
 
 
 @pytest.mark.parametrize(

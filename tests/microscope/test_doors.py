@@ -147,18 +147,18 @@ def test_who_enters_never_waits_behind_a_pass(live: Live) -> None:
             told = ask(live, verb)
             assert told["ok"]
             assert "pending" not in told
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 3
     finally:
         gate.set()
         assert busy.done.wait(5)
 
 
 def test_a_page_nobody_asks_ends_by_itself(run: wrt.Trace, page: assets.Bundle, capfd: pytest.CaptureFixture[str]) -> None:
-    live = Live(Microscope(run, limits=Limits(idle_s=0.6)))
+    live = Live(Microscope(run, limits=Limits(idle_s=2.5)))
     for _ in range(4):
-        time.sleep(0.3)
+        time.sleep(0.8)
         assert ask(live, "hello")["ok"]  # as long as somebody asks, it stays
-    live._thread.join(timeout=5)
+    live._thread.join(timeout=8)
     assert not live._thread.is_alive()
     with pytest.raises(ConnectionError):
         request(live)

@@ -1,6 +1,7 @@
 """Answers on disk and clusters against those they are not for: nothing foreign is overwritten, believed, or let in."""
 
 import copy
+import importlib.util
 import json
 import os
 import re
@@ -26,7 +27,7 @@ from tests.core.test_graph_file import MALFORMED, load
 from wrt import d
 from wrt._cli.query import read
 from wrt._microscope import assets
-from wrt.errors import WrtError
+from wrt.errors import NotInstalled, WrtError
 
 zarr = pytest.importorskip("zarr")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -413,3 +414,12 @@ def test_a_worker_that_was_started_again_serves_no_page_either(cluster: Any) -> 
     found = ports_of(process)
     assert set(found) - before
     assert [port for port in found if speaks_http(port)] == []
+
+
+def test_without_a_way_to_make_a_certificate_there_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("cryptography") is not None:
+        pytest.skip("cryptography is installed, and makes one")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NotInstalled) as caught, wrt.local_cluster(1):
+        pass
+    assert len(str(caught.value).splitlines()) == 3

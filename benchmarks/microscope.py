@@ -32,7 +32,7 @@ class Page:
     """A page's side of the conversation: one connection that stays open."""
 
     def __init__(self, live: Live) -> None:
-        here = f"127.0.0.1:{live.port}"
+        here, self.root = f"127.0.0.1:{live.port}", live.root
         self.connection = http.client.HTTPConnection("127.0.0.1", live.port)
         self.headers = {"Origin": f"http://{here}", "X-Wrt-Token": live.token, "Content-Type": "application/json"}
 
@@ -45,7 +45,7 @@ class Page:
         return reply["result"]
 
     def _post(self, verb: str, args: dict[str, Any]) -> Any:
-        self.connection.request("POST", f"/api/{verb}", json.dumps(args).encode(), self.headers)
+        self.connection.request("POST", f"{self.root}/api/{verb}", json.dumps(args).encode(), self.headers)
         return json.loads(self.connection.getresponse().read())
 
 

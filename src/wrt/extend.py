@@ -7,9 +7,13 @@
     named(d(loss) / d(model))  every leaf of a tree of answers with its path
     kept(model)                inside, the model may run: its buffers and the random states are put back
     Progress(what, total)      a bar for long work, silent where nobody would see it
+    refuse_foreign(path)       raise before a page is written over what is none of wrt's
 """
 
+from wrt._core.files import refuse_foreign
 from wrt._run.progress import Progress
 from wrt._study.tensors import handle_of, is_float, kept, named, numbers, precision, tensor_like, tensors_of
 
-__all__ = ["Progress", "handle_of", "is_float", "kept", "named", "numbers", "precision", "tensor_like", "tensors_of"]
+__all__ = [
+    "Progress", "handle_of", "is_float", "kept", "named", "numbers", "precision", "refuse_foreign", "tensor_like", "tensors_of",
+]  # fmt: skip

@@ -67,10 +67,12 @@ def test_another_answer_is_never_mixed_in(tmp_path, other: str) -> None:
     J = jacobian(model(20, 30, 40, seed=1)) if other == "state" else jacobian(model(20, 30, 40))[::-1]
     with pytest.raises(WrongQuery) as error:
         J.to_zarr(tmp_path / "j")
+    what = "holds the answer to another question"
     stands = "it was written for d(output) / d(input), for another model, state or input"
-    stands = "wrt did not write it" if other == "foreign" else stands
+    if other == "foreign":
+        what, stands = "is there already", "wrt did not write it: it is neither overwritten nor believed"
     assert str(error.value).splitlines() == [
-        f"{tmp_path / 'j'} holds the answer to another question",
+        f"{tmp_path / 'j'} {what}",
         f"  {stands}",
         "  give another path, or remove it",
     ]

@@ -4,8 +4,10 @@ import math
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,58 @@ def test_a_page_finds_a_server_that_was_started_again(run: Any, opened: Any) -> 
     page.page.close()
     live.close()
     opened.complaints[:] = [one for one in opened.complaints if "ERR_CONNECTION" not in one and "ERR_EMPTY" not in one]
+
+
+def test_the_token_leaves_the_address_and_a_cookie_takes_its_place(live: Any, opened: Any) -> None:
+    page = opened(live.url).click("target", 0, 1)
+    address = lambda: page.page.evaluate("[location.href, document.title, document.cookie]")
+    assert live.token not in address()[0]
+    assert "token=" not in address()[0]
+    assert address()[1] == f"{live.microscope.title} · wrt"
+    assert address()[2] == ""  # no script reads it
+    assert live.token not in page.page.evaluate("JSON.stringify([history.state, {...sessionStorage}, {...localStorage}])")
+    page.page.get_by_text("copy link").click()
+    link = page.page.evaluate("navigator.clipboard.readText()")
+    assert "token" not in link
+    before = page.values
+    page.page.reload()
+    np.testing.assert_array_equal(Glass(page.page).values, before)
+    page.page.close()
+
+
+def test_a_link_without_the_cookie_shows_nothing(live: Any, chromium: Any, built: None) -> None:
+    context = chromium.new_context()
+    tab = context.new_page()
+    tab.goto(live.url.split("#")[0])
+    tab.wait_for_selector(".wrt-trouble")
+    assert tab.title() == "wrt"
+    assert live.microscope.title not in tab.content()
+    context.close()
+
+
+def test_a_cookie_of_this_page_goes_to_no_other_port(live: Any, opened: Any) -> None:
+    page = opened(live.url)
+    sent: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.headers.get("Cookie") or "")
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        serving = threading.Thread(target=other.serve_forever)
+        serving.start()
+        for path in ("/", "/api/hello", "/0123456789abcdef/"):
+            page.page.goto(f"http://127.0.0.1:{other.server_port}{path}")
+        other.shutdown()
+        serving.join()
+    assert set(sent) == {""}
+    page.page.close()
+    opened.complaints[:] = []
 
 
 def test_a_page_of_another_run_is_told_so(live: Any, opened: Any) -> None:

@@ -47,9 +47,10 @@ def honest(live: Live) -> dict[str, str]:
 
 def request(
     live: Live, path: str = "/api/hello", *, method: str = "POST", body: bytes | None = b"{}", drop: tuple[str, ...] = (),
-    **changed: str,
+    plain: bool = False, **changed: str,
 ) -> tuple[int, dict[str, str], bytes]:  # fmt: skip
-    """One request, byte by byte as told; http.client adds nothing of its own."""
+    """One request, byte by byte as told; http.client adds nothing of its own. `plain`: the path is not below the page's own."""
+    path = path if plain else live.root + path
     headers = honest(live) | {name.replace("_", "-"): value for name, value in changed.items()}
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -125,15 +126,36 @@ def attempts(live: Live) -> Iterator[tuple[str, int, str]]:
     for method in ("PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"):
         yield tried(f"{method}", method=method)
     yield tried("an unknown verb", path="/api/eval")
+    bare: dict[str, Any] = {"method": "GET", "body": None, "drop": ("Origin", "X-Wrt-Token"), "plain": True}
+    yield tried("GET / without the address of the page", path="/", **bare)
+    yield tried("a question without the address of the page", path="/api/hello", plain=True)
+    yield tried("the token, for a cookie", path="/api/enter")
+    yield tried("no token, for a cookie", path="/api/enter", drop=("X-Wrt-Token",))
+    cookie = request(live, "/api/enter")[1]["set-cookie"].split(";")[0]
+    by_cookie: dict[str, Any] = {"drop": ("X-Wrt-Token",), "Cookie": cookie}
+    yield tried("an honest question, by the cookie", **by_cookie)
+    yield tried("the cookie, for another cookie", path="/api/enter", **by_cookie)
+    yield tried("the cookie, from a page of another port", Origin=f"http://{other}", **by_cookie)
+    yield tried("the cookie, Sec-Fetch-Site: same-site", Sec_Fetch_Site="same-site", **by_cookie)
+    yield tried("a cookie of another run", drop=("X-Wrt-Token",), Cookie="wrt=" + "x" * 43)
 
 
 @pytest.fixture(scope="module")
 def table(live: Live) -> list[tuple[str, int, str]]:
     rows = list(attempts(live))
-    served = [request(live, path, method="GET", body=None)[0] for path in TRAVERSALS]
+    served = [request(live, path, method="GET", body=None, plain=plain)[0] for path in TRAVERSALS for plain in (False, True)]
     rows.append((f"{len(TRAVERSALS)} paths that climb or guess", max(served), "there is no such page"))
     passes = answered(live, "derivative", target=whole("conv2"), source=whole("conv1"), reduce="norm")
     rows.append(("a question of too many passes", 200, passes["error"]["what"] if not passes["ok"] else "answered"))
+    large = Microscope(wrt.trace(lambda x: x * 2, torch.ones(4000), values=True))
+    with pytest.raises(WrtError) as bound:
+        large.ask("map", {"target": whole("output"), "source": whole("x"), "keep": [0, 0]})
+    rows.append(("a map of 4000 x 4000", 200, bound.value.what))
+    slow = [socket.create_connection(("127.0.0.1", live.port), timeout=10) for _ in range(40)]
+    late = answered(live, "hello")["ok"]
+    rows.append(("a question beside 40 slow connections", 200, "answered" if late else "locked out"))
+    for one in slow:
+        one.close()
     hostile = [answered(live, "tensor", name=name)["error"]["what"] for name in NAMES]
     assert all(what.startswith("no tensor named") for what in hostile)
     rows.append((f"{len(NAMES)} hostile names", 200, "no tensor of that name, as text"))
@@ -162,21 +184,25 @@ def test_every_attempt_gets_what_the_page_says(table: list[tuple[str, int, str]]
 
 def test_only_honest_questions_are_answered(table: list[tuple[str, int, str]]) -> None:
     answered = [what for what, _, said in table if said == "answered"]
-    assert answered == ["an honest question", "an honest question, by the name localhost"]
+    assert answered == [
+        "an honest question", "an honest question, by the name localhost", "the token, for a cookie",
+        "an honest question, by the cookie", "a question beside 40 slow connections",
+    ]  # fmt: skip
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("path", TRAVERSALS)
-def test_no_path_reaches_the_disk(live: Live, path: str) -> None:
-    status, _, body = request(live, path, method="GET", body=None)
+def test_no_path_reaches_the_disk(live: Live, path: str, plain: bool) -> None:
+    status, _, body = request(live, path, method="GET", body=None, plain=plain)
     assert status in (400, 404)
     assert b"root:" not in body
     assert b"import" not in body
 
 
 def test_the_static_files_are_three(live: Live) -> None:
-    assert sorted(live.static()) == ["/", "/microscope.css", "/microscope.js"]
+    assert sorted(live.static()) == [f"{live.root}/", f"{live.root}/microscope.css", f"{live.root}/microscope.js"]
     for path in live.static():
-        status, headers, body = request(live, path, method="GET", body=None, drop=("Origin", "X-Wrt-Token"))
+        status, headers, body = request(live, path, method="GET", body=None, drop=("Origin", "X-Wrt-Token"), plain=True)
         assert status == 200
         assert live.token.encode() not in body
 
@@ -240,7 +266,7 @@ def test_hostile_names_in_a_recording_are_text_everywhere(page: assets.Bundle) -
     glass = Microscope(t, title=NAMES[0], tokens=NAMES)
     for verb in ("hello", "graph"):
         assert not re.search("[<>]", text(glass.ask(verb, {})))
-    assert "<script>alert" not in assets.live_page(NAMES[0])
+    assert "<title>wrt</title>" in assets.live_page()
     known = {name for node in glass.ask("graph", {})["nodes"] for name in node["names"]}
     assert sum(name in known for name in NAMES) == len(NAMES)
 
@@ -250,7 +276,7 @@ def test_no_more_questions_wait_than_one_run_can_answer(live: Live, monkeypatch:
 
     gate = threading.Event()
     waiting = [live.worker.submit(gate.wait) for _ in range(QUEUE_QUESTIONS)]
-    refused = ask(live, "hello")
+    refused = ask(live, "tensor", name="x")
     gate.set()
     assert refused["error"]["code"] == "limit"
     assert all(one.done.wait(5) for one in waiting)
@@ -273,8 +299,8 @@ def test_long_work_is_pending_tells_how_far_it_is_and_can_be_stopped(live: Live,
                 progress.advance(1)
         return {}
 
-    monkeypatch.setitem(live.microscope._verbs, "hello", slow)
-    pending = ask(live, "hello")["pending"]
+    monkeypatch.setitem(live.microscope._verbs, "sizes", slow)
+    pending = ask(live, "sizes")["pending"]
     told = ask(live, "progress", job=pending)["result"]
     assert (told["done"], told["doing"]) == (False, "1000 rows")
     assert 0 < told["share"] < 0.5
@@ -315,9 +341,9 @@ def test_a_port_that_is_taken_is_refused_in_words(live: Live, run: wrt.Trace, pa
 
 def test_a_request_hidden_in_the_body_of_another_is_not_read(live: Live) -> None:
     here = f"127.0.0.1:{live.port}"
-    hidden = f"GET /microscope.css HTTP/1.1\r\nHost: {here}\r\n\r\n"
+    hidden = f"GET {live.root}/microscope.css HTTP/1.1\r\nHost: {here}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
-        connection.sendall(f"GET / HTTP/1.1\r\nHost: {here}\r\nContent-Length: {len(hidden)}\r\n\r\n{hidden}".encode())
+        connection.sendall(f"GET {live.root}/ HTTP/1.1\r\nHost: {here}\r\nContent-Length: {len(hidden)}\r\n\r\n{hidden}".encode())
         reply = b""
         while piece := connection.recv(4096):
             reply += piece

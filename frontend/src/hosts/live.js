@@ -16,18 +16,18 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 const stranger = {
   what: "the server does not know this page",
-  stands: "its link carries the token of another run",
+  stands: "it was opened without the token of this run",
   write: "open the link that the running program printed",
 };
 
-async function post(token, verb, args) {
+async function post(verb, args, headers = {}) {
   let response;
   try {
-    response = await fetch(`/api/${verb}`, {
+    response = await fetch(`api/${verb}`, {
       method: "POST",
-      headers: { "Content-Type": "application/json", "X-Wrt-Token": token },
+      headers: { "Content-Type": "application/json", ...headers },
       body: JSON.stringify(args),
-      credentials: "omit",
+      credentials: "same-origin",
       cache: "no-store",
     });
   } catch {
@@ -40,14 +40,14 @@ async function post(token, verb, args) {
 }
 
 /** Wait for a long question, telling how far it is; a cancelled one is cancelled at the server, too. */
-async function follow(token, job, { signal, onProgress }) {
+async function follow(job, { signal, onProgress }) {
   for (let wait = 60; ; wait = Math.min(wait * 1.5, 300)) {
     await pause(wait);
     if (signal?.aborted) {
-      await post(token, "cancel", { job });
+      await post("cancel", { job });
       throw aborted();
     }
-    const reply = await post(token, "progress", { job });
+    const reply = await post("progress", { job });
     // An interim reply may come bare or within a result; a final one is the answer itself.
     const interim = reply.done === false ? reply : reply.ok && reply.result?.done === false ? reply.result : null;
     if (interim === null) return reply;
@@ -55,17 +55,34 @@ async function follow(token, job, { signal, onProgress }) {
   }
 }
 
+/** The token of the address, once: a cookie that no script can read takes its place, and it goes from the address. */
+function entrance(place) {
+  const words = new URLSearchParams(place.hash.slice(1));
+  const token = words.get("token");
+  let entered = token === null;
+  return async () => {
+    if (entered) return;
+    await post("enter", {}, { "X-Wrt-Token": token });
+    entered = true;
+    const now = new URLSearchParams(window.location.hash.slice(1));
+    now.delete("token");
+    window.history.replaceState(window.history.state, "", `#${now}`);
+  };
+}
+
 export function liveHost(place = window.location) {
-  const token = new URLSearchParams(place.hash.slice(1)).get("token") ?? "";
+  const enter = entrance(place);
   return {
     kind: "live",
-    keep: { token },
+    keep: {},
     async ask(verb, args, options = {}) {
+      await enter();
       // The first reply is never aborted: it may carry the number of the job that has to be cancelled.
-      let reply = await post(token, verb, args);
-      if (reply.ok && reply.pending) reply = await follow(token, reply.pending, options);
+      let reply = await post(verb, args);
+      if (reply.ok && reply.pending) reply = await follow(reply.pending, options);
       if (options.signal?.aborted) throw aborted();
       if (!reply.ok) throw new Refused(reply.error ?? { what: "the server gave no reason" });
+      if (verb === "hello") document.title = `${reply.result.title} · wrt`;
       return reply.result;
     },
   };

@@ -22,7 +22,7 @@ from wrt._beyond.model import COUNTS, LOCK, Model, same_chance
 from wrt._beyond.pack import fingerprint, frameworks, pack, travel, unpack
 from wrt._beyond.question import Address, Question, address_of, value_at
 from wrt._beyond.source import another_model, apart, cannot_travel, same_options
-from wrt._beyond.store import Parts, Store, Stored, write
+from wrt._beyond.store import Parts, Store, Stored, about, write
 from wrt._beyond.thresholds import BATCH_NUMBERS, BATCH_SAMPLES, ROUNDINGS_APART
 from wrt._beyond.workers import Done, Note, client_of, note, perform
 from wrt._core import room
@@ -75,7 +75,7 @@ def map(
     study.first = pack(samples.some(0, 1)), alone
     if to is None:
         return _in_memory(study, samples, size, client)
-    target = Parts(Path(to), study.columns) if str(to).endswith(".parquet") else Store.at(to)
+    target = Parts(Path(to), study.columns, token) if str(to).endswith(".parquet") else Store.at(to)
     return _on_disk(study, samples, size, client, target, token)
 
 
@@ -139,10 +139,10 @@ def _on_disk(study: Study, samples: Samples, size: int, client: Any, target: Sto
     begun, array = time.perf_counter(), None
     shape = (len(samples), *study.shape)
     if isinstance(target, Parts):
-        size = target.prepare(token, size)
+        size = target.prepare(size)
     else:
         known = target.known()
-        if known is not None and known.attrs.get("wrt", {}).get("token") == token:
+        if known is not None and about(known).get("token") == token:
             size = known.chunks[0]
         chunks = tuple(stop - start for start, stop in spans(len(samples), size))
         grid = Grid(shape, (chunks, *((length,) for length in study.shape)))

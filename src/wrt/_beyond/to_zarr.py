@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from wrt._beyond import needs
 from wrt._beyond.dask_array import Grid, grid_of
+from wrt._beyond.pack import fingerprint
 from wrt._beyond.question import numpy_dtype
 from wrt._beyond.solve import Region
 from wrt._beyond.source import Source, source_of
-from wrt._beyond.store import Store, Stored, another_question, write
+from wrt._beyond.store import Store, Stored, about, another_question, write
 from wrt._beyond.thresholds import KEPT_BYTES
 from wrt._beyond.workers import Note, note, perform
+from wrt._core.files import foreign, sync
 from wrt._core.thresholds import BLOCK_BYTES
 from wrt._notation.derivative import Derivative
 from wrt._run.memory import call_bytes
 from wrt.errors import WrongQuery
 
 Layout = Literal["dense", "csr"]
+NAMES = ("data", "indices", "indptr")
 
 
 def to_zarr(
@@ -42,8 +49,8 @@ def to_zarr(
         grid, dtype = _grid(derivative, known, chunks, memory), numpy_dtype(derivative)
     y = derivative.rows.shape
     shapes = {"y": list(y), "x": list(derivative.shape[len(y) :])}
-    about = {"question": str(source), **shapes, "budget": _budget(known, memory)}
-    array = store.prepare(source.identity, grid, dtype, about)
+    words = {"question": str(source), **shapes, "budget": _budget(known, memory)}
+    array = store.prepare(source.identity, grid, dtype, words)
     there = store.present(array)
     jobs = [(store, region) for place, region in grid.regions() if place not in there]
     size = " x ".join(map(str, grid.shape))
@@ -63,8 +70,8 @@ def write_block(source: Source, store: Store, region: Region) -> Note:
 
 def _budget(known: Any, memory: int | None) -> int:
     """What was kept in memory when the answer was begun; otherwise half of what may be used."""
-    held: Any = {} if known is None else known.attrs.get("wrt", {})
-    return int(held.get("budget", KEPT_BYTES if memory is None else min(KEPT_BYTES, memory // 2)))
+    held = None if known is None else about(known).get("budget")
+    return held if isinstance(held, int) else KEPT_BYTES if memory is None else min(KEPT_BYTES, memory // 2)
 
 
 def _grid(derivative: Derivative, known: Any, chunks: Any, memory: int | None) -> Grid:
@@ -94,27 +101,54 @@ def _words(region: Region) -> str:
 def write_csr(derivative: Derivative, source: Source, store: Store) -> Stored:
     """The nonzeros, swept together where a structure shows: `data`, `indices` and `indptr` of compressed rows.
 
-    The names and attributes are those that anndata uses for its sparse matrices, so other programs can read them.
-    `complete` is written last.
+    The names and attributes are those that anndata uses for its sparse matrices, so other programs can read them. In a
+    folder all of it appears at once, when it is complete; in any other store the note about it is written last.
     """
     zarr = needs("zarr", "an answer on disk")
     begun = time.perf_counter()
-    group = zarr.open_group(store.place, mode="a")
-    held = group.attrs.get("wrt", {})
-    if held and held.get("token") != source.identity:
+    group: Any = store.known("group")
+    held = {} if group is None else about(group)
+    if held and held["token"] != source.identity:
         raise another_question(store.place, held)
-    there = bool(held.get("complete"))
-    if not there:
-        group.attrs["wrt"] = {"token": source.identity, "question": str(source), "complete": False}
+    try:
+        fits = group is None or held["seal"] == fingerprint(held["token"], *(group[name][:] for name in NAMES))
+    except Exception:  # an array is gone, or cannot be read
+        fits = False
+    if not fits:
+        raise foreign(store.place, "its numbers are not those that wrt wrote")
+    if not held:
         with source.at_work():
             matrix = derivative.sparse()
-        group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": list(matrix.shape)})
-        for name in ("data", "indices", "indptr"):
-            _write(zarr, group, name, getattr(matrix, name))
-        group.attrs["wrt"] = {**group.attrs["wrt"], "complete": True}
+        with _appears(store) as place:
+            group = zarr.open_group(place, mode="a")
+            for name in NAMES:
+                _write(zarr, group, name, getattr(matrix, name))
+            sealed = fingerprint(source.identity, *(getattr(matrix, name) for name in NAMES))
+            words = {"token": source.identity, "question": str(source), "seal": sealed}
+            shape = list(matrix.shape)
+            group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape, "wrt": words})
+        group = zarr.open_group(store.place, mode="r+")
     here = note(source.device)
-    shape = tuple(group.attrs["shape"])
-    return Stored(store.place, group, shape, 1, 0 if there else 1, time.perf_counter() - begun, {here.worker: here})
+    seconds = time.perf_counter() - begun
+    return Stored(store.place, group, tuple(group.attrs["shape"]), 1, 0 if held else 1, seconds, {here.worker: here})
+
+
+
+@contextmanager
+def _appears(store: Store) -> Iterator[Any]:
+    """Where to write: for a folder another one beside it, which takes its place at the end, on the disk by then."""
+    if store.folder is None:
+        yield store.place
+        return
+    beside = store.folder.with_name(f".{store.folder.name}.{uuid.uuid4().hex}.partial")
+    try:
+        yield str(beside)
+        sync(*beside.rglob("*"), beside)
+        beside.rename(store.folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    sync(store.folder.parent)
 
 
 def _write(zarr: Any, group: Any, name: str, numbers: Any) -> None:

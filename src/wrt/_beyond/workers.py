@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -255,24 +256,11 @@ def client_of(client: Any) -> Any:
 def local_cluster(workers: int = 2, *, memory: str | int = "auto") -> Iterator[Any]:
     """`with wrt.local_cluster(4) as client:` starts processes that answer blocks and batches, and ends them afterwards.
 
-    They are for this machine alone: loopback, one thread a worker. `memory` is the limit of each, in bytes or as "2GiB".
+    They are for this run alone: on loopback, encrypted, and closed to whoever has not its certificate, which is made for it
+    and never written down; there is no dashboard. `memory` is the limit of each worker, in bytes or as "2GiB".
     """
-    distributed = needs("distributed", "a cluster")
-    # JAX would take most of a GPU for each process; workers of one machine may have to share one.
-    shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")}
-    with (
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            memory_limit=memory,
-            env=dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1") | shared,
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    needs("distributed", "a cluster")
+    with import_module("wrt._beyond.cluster").processes(workers, memory) as client:
         yield client
 
 

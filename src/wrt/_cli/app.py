@@ -20,7 +20,7 @@ from wrt._cli import query as queries
 from wrt._cli import script as scripts
 from wrt._cli.query import Left
 from wrt.errors import NoPath, NotRecorded, UnknownName, WrongQuery, WrtError
-from wrt.extend import named, numbers
+from wrt.extend import named, numbers, refuse_foreign
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
 
@@ -38,14 +38,22 @@ def main() -> None:
     app(prog_name="wrt")
 
 
+def _say(words: Any, file: Any = None) -> None:
+    """Print as text alone: names, messages and questions may hold signs that would move a terminal's cursor."""
+    text = str(words)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode() for one in text)
+    print(text, file=file)
+
+
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
     """An error of wrt goes to stderr: exit status 2 for a question nobody can read, 1 for anything else."""
     try:
         yield
     except WrtError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2 if isinstance(error, WrongQuery) else 1) from None
+        _say(error, file=sys.stderr)
+        raise typer.Exit(2 if isinstance(error, WrongQuery) and not isinstance(error, OSError) else 1) from None
 
 
 def _run(script: Path, arguments: list[str] | None, *, record: bool = False, quiet: bool = False) -> Left:
@@ -63,7 +71,7 @@ def _run(script: Path, arguments: list[str] | None, *, record: bool = False, qui
 @app.command()
 def version() -> None:
     """Say which wrt this is."""
-    print(f"wrt {wrt.__version__} (Python {platform.python_version()})")
+    _say(f"wrt {wrt.__version__} (Python {platform.python_version()})")
 
 
 @app.command()
@@ -114,7 +122,7 @@ def ask(
                 raise
             raise NotRecorded(error.what, error.where, "add --record: in a recorded run nothing needs to require grad") from None
     said = [one for one, _ in found]
-    print(json.dumps(said[0] if len(said) == 1 else said) if as_json else "\n".join(said))
+    _say(json.dumps(said[0] if len(said) == 1 else said) if as_json else "\n".join(said))
     if not all(answered for _, answered in found):
         raise typer.Exit(1)
 
@@ -194,7 +202,7 @@ def why(
     with _refusals():
         question = queries.read(query) if query else None  # before the script: it may take long
         found = _examine(script, question, arguments, as_json)
-    print(json.dumps(found.to_dict()) if as_json else found)
+    _say(json.dumps(found.to_dict()) if as_json else found)
     if found.certain:
         raise typer.Exit(1)
 
@@ -228,9 +236,9 @@ def _examine(script: Path, question: queries.Query | None, arguments: list[str] 
 def explain_cause(slug: Annotated[str, typer.Argument(help="A cause, as `wrt why` names it in brackets.")]) -> None:
     """Say what a cause means, with a small program that has it and what to write instead."""
     try:
-        print(wrt.explain_cause(slug))
+        _say(wrt.explain_cause(slug))
     except UnknownName as error:
-        print(error, file=sys.stderr)
+        _say(error, file=sys.stderr)
         raise typer.Exit(2) from None
 
 
@@ -258,13 +266,14 @@ def show(
     with _refusals():
         chosen = [queries.read_side(one) for one in row or []]  # before the script: it may take long
         opens = queries.read(at) if at else None
+        refuse_foreign(output)
         t, left = _recording(script, arguments)
         if output is None:
             target, source = (None, None) if opens is None else (opens.y.handle(t), opens.by[0].handle(t))
             t.show(target=target, source=source, title=script.name, browser=browser, port=port, wait=True)
         else:
             rows = [one.handle(t) for one in chosen] if chosen else None
-            print(t.save_html(output, rows=rows, by=by or (), limit=limit, sources=sources, title=script.name))
+            _say(t.save_html(output, rows=rows, by=by or (), limit=limit, sources=sources, title=script.name))
         del left  # the script's own tensors have lived as long as the page
 
 
@@ -303,6 +312,7 @@ def flow(
     The exit status is 1 where the script fails or something is not found.
     """
     with _refusals():
+        refuse_foreign(plot, b"")
         left = _run(script, arguments, record=bool(scripts.recordable(script)), quiet=as_json).variables
         scalar = scripts.choose(left, loss, ("loss",), scripts.is_number, "loss", "--loss")
         seen = wrt.flow(scalar, scripts.choose(left, model, ("model", "net"), scripts.is_model, "model", "--model"))
@@ -311,7 +321,7 @@ def flow(
         spots = [f"  {layer.name}: {layer.spot}" for layer in seen if layer.spot]
         spots += [f"  {name}: {count} dead units" for name, count in seen.dead.items()]
         notes = ["look at", *spots] if spots else ["nothing vanishes, explodes or is dead"]
-        print(json.dumps(seen.to_dict()) if as_json else "\n".join([repr(seen), "", *notes]))
+        _say(json.dumps(seen.to_dict()) if as_json else "\n".join([repr(seen), "", *notes]))
 
 
 @app.command()
@@ -334,6 +344,7 @@ def steer(
     """
     with _refusals():
         side = queries.Reader(toward).side()  # before the script: it may take long
+        refuse_foreign(save, b"")
         way: dict[str, Any] = {"to": _direction(to), "eps": eps, "norm": _norm(norm), "steps": steps}
         left = _run(script, arguments, quiet=as_json).variables
         subject = scripts.choose(left, model, ("model", "net"), scripts.is_model, "model", "--model")
@@ -344,7 +355,7 @@ def steer(
             np.save(save, numbers(found.input))
         words = repr(found).replace("the target", toward, 1)
         data = {one: getattr(found, one) for one in ("moved", "before", "after", "path", "change")}
-        print(json.dumps({"toward": toward, **data, "words": words}) if as_json else words)
+        _say(json.dumps({"toward": toward, **data, "words": words}) if as_json else words)
     if not found:
         raise typer.Exit(1)
 

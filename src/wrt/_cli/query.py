@@ -99,8 +99,10 @@ class Reader:
     """One pass over the tokens, from left to right; every method reads what it is named after."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = [*_tokens(text), Token("end", "", len(text.rstrip()))]
+        self.text = text = text.strip()  # blanks at the end would be tried one by one
+        if len(text) > 1000:
+            raise WrongQuery(f"a question of {len(text)} characters", "at most 1000 are read", f"write it shorter, as {EXAMPLE}")
+        self.tokens = [*_tokens(text), Token("end", "", len(text))]
         self.position = 0
 
     @property
@@ -194,6 +196,8 @@ class Reader:
             if minus:
                 self.refuse("a number is missing after the minus", "write whole numbers, as in y[-1]")
             return None
+        if len(self.next.text) > 18:
+            self.refuse(f"a number of {len(self.next.text)} digits", "no tensor is that long: write a smaller index")
         self.position += 1
         value = int(self.tokens[self.position - 1].text)
         return -value if minus else value
@@ -311,9 +315,12 @@ def _step(obj: Any, name: str, walked: tuple[str, ...]) -> Any:
         names = [str(key) for key, value in obj.items() if not (str(key).startswith("_") or isinstance(value, NO_DATA))]
     else:
         try:
-            return getattr(obj, name)
+            return getattr(obj, name)  # a property of the script's own class runs, as it would in the script
         except AttributeError:
             names = [one for one in _attributes(obj) if not one.startswith("_")]
+        except Exception as error:
+            where = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
+            raise UnknownName(f"{'.'.join((*walked, name))} cannot be read", where, "ask for something that can") from None
     raise _unknown(name, ".".join(walked), names)
 
 

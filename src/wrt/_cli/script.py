@@ -97,7 +97,8 @@ def _as_main(module: ModuleType, path: Path, arguments: list[str]) -> Iterator[N
     """What a script can see of how it was started, put back afterwards."""
     before = sys.argv, sys.path[:], sys.modules.get("__main__")
     sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
+    if not sys.flags.safe_path:  # python -P and PYTHONSAFEPATH keep the script's folder out
+        sys.path.insert(0, str(path.resolve().parent))
     sys.modules["__main__"] = module
     try:
         yield

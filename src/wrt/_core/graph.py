@@ -7,9 +7,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from wrt._core.where import Where
+from wrt._core.files import read_regular, refuse_foreign, write_whole
+from wrt._core.where import Where, local, portable
+from wrt.errors import WrongQuery
 
 Gradient = Literal["yes", "cut", "custom", "none"]
 
@@ -95,32 +97,79 @@ class Graph:
             "inputs": self.inputs,
             "outputs": self.outputs,
             "tensors": [asdict(tensor) for tensor in self.tensors.values()],
-            "nodes": [asdict(node) for node in self.nodes],
+            "nodes": [_row(node) for node in self.nodes],
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the graph as JSON: no tensors, no pickle."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1))
+        """Write the graph as JSON: no tensors, no pickle, no folder of this machine."""
+        refuse_foreign(Path(path).resolve(), b'"format": "wrt-graph"')
+        write_whole(Path(path).resolve(), json.dumps(self.to_dict(), indent=1).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
-        """Read a saved graph; needs no framework."""
-        data = json.loads(Path(path).read_text())
-        graph = cls(data["framework"], inputs=data["inputs"], outputs=data["outputs"])
-        for row in data["tensors"]:
-            graph.tensors[row["id"]] = Tensor(**(row | {"shape": tuple(row["shape"]), "names": tuple(row["names"])}))
-        for row in data["nodes"]:
-            graph.nodes.append(_node(row))
-        return graph
+        """Read a saved graph; needs no framework. Lines of code come from files below the current folder alone."""
+        try:
+            data = json.loads(read_regular(Path(path)))
+            if (data["format"], data["version"]) != ("wrt-graph", 1):
+                raise ValueError(f"it says {str(data['format'])[:40]!r}, version {str(data['version'])[:40]}")
+            _check(data, _FORM)
+            graph = cls(data["framework"], inputs=data["inputs"], outputs=data["outputs"], nodes=list(map(_node, data["nodes"])))
+            for row in data["tensors"]:
+                graph.tensors[row["id"]] = Tensor(**(row | {"shape": tuple(row["shape"]), "names": tuple(row["names"])}))
+            named = [*graph.inputs, *graph.outputs, *(k for node in graph for k in (*node.inputs, *node.outputs))]
+            made = [one.node for one in graph.tensors.values() if one.node is not None]
+            if not (graph.tensors.keys() >= set(named) and max(made, default=-1) < len(graph) and _numbered(graph)):
+                raise ValueError("it names tensors or operations that it does not hold")
+            return graph
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            words = str(error) if type(error) in (ValueError, OSError) else type(error).__name__
+            said = getattr(error, "strerror", None) or words
+            what = f"{path} is no graph that wrt can read"
+            raise WrongQuery(what, f"{said}: a graph is a file of JSON, wrt-graph 1", "write it with t.save(path)") from None
+
+
+_PLACE = {"file": str, "line": int, "end_line": (int,), "column": (int,), "end_column": (int,), "function": str}
+_WRITE = {"buffer": int, "k": int, "elements": int, "region": str, "where": (_PLACE,)}
+_NODE = {"id": int, "op": str, "inputs": [int], "outputs": [int], "where": (_PLACE,), "module": str, "gradient": str,
+         "write": (_WRITE,), "notes": [str]}  # fmt: skip
+_TENSOR = {"id": int, "shape": [int], "dtype": str, "node": (int,), "output": int, "names": [str], "requires_grad": bool}
+_FORM = {"format": str, "version": int, "framework": str, "inputs": [int], "outputs": [int], "tensors": [_TENSOR],
+         "nodes": [_NODE]}  # fmt: skip
+"""Of a file, all of it; (form,) may also be null, and no number is negative."""
+
+
+def _check(one: Any, form: Any, name: str = "it") -> None:
+    if isinstance(form, tuple):
+        if one is None:
+            return
+        form = form[0]
+    kind: Any = form if isinstance(form, type) else type(form)
+    if type(one) is not kind or (kind is int and one < 0) or (kind is dict and one.keys() != form.keys()):
+        raise ValueError(f"{name} is {str(one)[:40]!r}")
+    for key, inner in one.items() if kind is dict else enumerate(one) if kind is list else ():
+        _check(inner, form[key if kind is dict else 0], f"{name}.{key}" if kind is dict else name)
+
+
+def _numbered(graph: Graph) -> bool:
+    return all(node.id == k and node.gradient in get_args(Gradient) for k, node in enumerate(graph))
+
+
+def _row(node: Node) -> dict[str, Any]:
+    row = asdict(node)
+    for where in (row["where"], (row["write"] or {}).get("where")):
+        if where is not None:
+            where["file"] = portable(where["file"])
+    return row
 
 
 def _node(row: dict[str, Any]) -> Node:
-    where = Where(**row["where"]) if row["where"] else None
-    write = row["write"]
-    if write:
-        write = Write(**(write | {"where": Where(**write["where"]) if write["where"] else None}))
+    where, write = _where(row["where"]), row["write"] and Write(**(row["write"] | {"where": _where(row["write"]["where"])}))
     fixed = {"inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"]), "notes": tuple(row["notes"])}
     return Node(**(row | fixed | {"where": where, "write": write}))
+
+
+def _where(row: dict[str, Any] | None) -> Where | None:
+    return None if row is None else Where(**(row | {"file": local(row["file"])}))
 
 
 # ---------------------------------------------------------------- where a value goes and where its gradient goes

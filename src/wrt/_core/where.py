@@ -92,6 +92,19 @@ class Where:
         return f"{_short(self.file)}:{self.line}"
 
 
+def portable(file: str) -> str:
+    """A file as others may know it: below the current folder by its path from there, elsewhere by its name, in brackets."""
+    inside = file if file.startswith("<") else os.path.relpath(os.path.realpath(file), os.path.realpath(os.curdir))
+    return f"<{_short(file)}>" if inside.startswith(os.pardir) else inside
+
+
+def local(file: str) -> str:
+    """The other way: a regular file below the current folder, links followed; any other stays a name that is never opened."""
+    found = os.path.realpath(file)
+    inside = found.startswith(os.path.join(os.path.realpath(os.curdir), ""))
+    return found if inside and os.path.isfile(found) else file if file.startswith("<") else f"<{_short(file)}>"
+
+
 def is_user_code(filename: str) -> bool:
     """Whether a file is the user's: not the standard library, not a framework, not wrt itself.
 

@@ -153,10 +153,12 @@ def malformed(what: str, write: str) -> WrongQuery:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one question may cost: sweeps of the engine, and bytes of the answer."""
+    """What one question may cost: sweeps of the engine, bytes of the answer, seconds to be sent; how long one is waited for."""
 
     passes: int = QUESTION_PASSES
     bytes: int = BLOCK_BYTES
+    request_s: float = 10.0
+    idle_s: float = 8 * 3600.0
 
 
 @dataclass(slots=True)
@@ -305,7 +307,8 @@ def overview(y: Side, x: Side, keep: Any, limits: Limits) -> dict[str, Any]:
     started = time.perf_counter()
     whole = d(y.selected) / d(x.selected)
     lengths = y.selected.shape[row], x.selected.shape[column]
-    afford(whole.explain().passes, (*y.selected.shape[:row], *y.selected.shape[row + 1 :], *x.selected.shape), limits)
+    afford(max(lengths[0], whole.explain().passes), lengths, limits)
+    afford(0, (*y.selected.shape[:row], *y.selected.shape[row + 1 :], *x.selected.shape), limits)
     table = np.zeros(lengths)
     passes = 0
     for k in range(lengths[0]):

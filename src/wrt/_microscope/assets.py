@@ -9,6 +9,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from wrt._core.files import PAGE
 from wrt.errors import WrtError
 
 SCRIPT, STYLE = "microscope.js", "microscope.css"
@@ -42,14 +43,10 @@ def bundle() -> Bundle:
     return Bundle(script.replace("\r", ""), style.replace("\r", ""))
 
 
-def live_page(title: str) -> str:
-    """The skeleton of the live page; its script and style are fetched from the same server."""
-    return _page(
-        f"<title>{escape(title)}</title>"
-        f'<link rel="stylesheet" href="/{STYLE}"><script type="module" src="/{SCRIPT}"></script>',
-        "live",
-        "",
-    )
+def live_page() -> str:
+    """The skeleton of the live page, of any run; its script and style are fetched from the same server."""
+    head = f'<title>wrt</title><link rel="stylesheet" href="{STYLE}"><script type="module" src="{SCRIPT}"></script>'
+    return _page(head, "live", "")
 
 
 def file_page(title: str, data: str, found: Bundle | None = None) -> str:
@@ -70,7 +67,7 @@ def file_page(title: str, data: str, found: Bundle | None = None) -> str:
 
 def _page(head: str, host: str, tail: str) -> str:
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{PAGE.decode()}'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f'{head}</head>'
         f'<body><main id="wrt" data-wrt-host="{host}"></main><noscript>{NO_SCRIPT}</noscript>{tail}</body></html>\n'

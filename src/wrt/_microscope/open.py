@@ -41,12 +41,13 @@ def show(
 def way_in(url: str, port: int, waits: bool, around: Mapping[str, str]) -> str:
     """The address, how the page ends, and how to come here from elsewhere.
 
-    >>> print(way_in("http://127.0.0.1:4242/#token=x", 4242, True, {"SSH_CONNECTION": "1"}))
-    http://127.0.0.1:4242/#token=x
-      for this machine alone; Ctrl-C ends it
+    >>> print(way_in("http://127.0.0.1:4242/5f/#token=x", 4242, True, {"SSH_CONNECTION": "1"}))
+    http://127.0.0.1:4242/5f/#token=x
+      for this machine alone; Ctrl-C ends it, or 8 hours without a question
       from the one you sit at: ssh -L 4242:127.0.0.1:4242 to here, then open the same address
     """
-    lines = [url, f"  for this machine alone; {'Ctrl-C' if waits else 'close() of what show() returned'} ends it"]
+    ends = "Ctrl-C" if waits else "close() of what show() returned"
+    lines = [url, f"  for this machine alone; {ends} ends it, or 8 hours without a question"]
     if "SSH_CONNECTION" in around:
         lines.append(f"  from the one you sit at: ssh -L {port}:127.0.0.1:{port} to here, then open the same address")
     if "ipykernel" in sys.modules:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from wrt._core.files import refuse_foreign, write_whole
 from wrt._core.index import Elements
 from wrt._core.protocol import random_signs
 from wrt._core.report import Certificate
@@ -64,7 +65,8 @@ def save(
     limit: str | int = "20 MB",
 ) -> Saved:  # fmt: skip
     """Compute what was chosen, or a sensible choice, and write the page."""
-    page = assets.bundle()
+    target, page = Path(path).resolve(), assets.bundle()
+    refuse_foreign(target)  # before anything is computed
     carried = Carried(microscope, _bytes(limit), len(page.script) + len(page.style))
     usual = [] if microscope.start.source is None else [microscope.start.source]
     sources = [microscope.named(one) for one in by or usual]
@@ -80,9 +82,9 @@ def save(
     encoded = text.encode(errors="replace")
     if len(encoded) > carried.limit:
         raise carried.too_large("what the page needs for itself", len(encoded))
-    target = Path(path)
-    target.write_bytes(encoded)
-    return Saved(target, len(encoded), carried.count, carried.words(len(encoded)))
+    refuse_foreign(target)
+    write_whole(target, encoded)
+    return Saved(Path(path), len(encoded), carried.count, carried.words(len(encoded)))
 
 
 class Carried:

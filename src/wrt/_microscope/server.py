@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import errno
+import hashlib
 import hmac
+import io
 import json
+import math
 import queue
 import secrets
 import socket
@@ -63,6 +67,7 @@ class Guard:
 
     port: int
     token: str = field(repr=False)
+    session: str = field(repr=False)
 
     @property
     def hosts(self) -> tuple[str, str]:
@@ -78,13 +83,15 @@ class Guard:
             return Refusal(403, "this origin may not ask")
         return None
 
-    def refuses_question(self, headers: Message) -> Refusal | None:
-        """Questions come from this very page, as JSON, with the token."""
+    def refuses_question(self, headers: Message, verb: str | None) -> Refusal | None:
+        """Questions come from this very page, as JSON, with the cookie that the token was exchanged for, or the token itself."""
         if headers.get("Origin") != f"http://{headers.get('Host')}":
             return Refusal(403, "a question has to say from which origin it comes")
         if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return Refusal(403, "a question has to come from this page")
-        if not hmac.compare_digest(headers.get("X-Wrt-Token", "").encode(), self.token.encode()):
+        cookies = dict(one.strip().partition("=")[::2] for one in headers.get("Cookie", "").split(";"))
+        entered = verb != "enter" and hmac.compare_digest(cookies.get("wrt", "").encode(), self.session.encode())
+        if not entered and not hmac.compare_digest(headers.get("X-Wrt-Token", "").encode(), self.token.encode()):
             return Refusal(403, "the token is missing or wrong")
         if headers.get("Content-Type", "").split(";")[0].strip().lower() != "application/json":
             return Refusal(415, "a question is JSON")
@@ -274,44 +281,63 @@ class Live:
     def __init__(self, microscope: Microscope, *, port: int = 0, token: str | None = None) -> None:
         self.microscope = microscope
         self.token = token or secrets.token_urlsafe(32)
-        self._page = assets.live_page(microscope.title)
-        self._bundle = assets.bundle()
+        self.session = secrets.token_urlsafe(32)
+        # A browser sends a cookie of 127.0.0.1 to every port of it, but only below its path: nobody else can guess this one.
+        self.root = f"/{hashlib.sha256(self.token.encode()).hexdigest()[:16]}"
+        self._page, self._bundle = assets.live_page(), assets.bundle()
+        self._known: dict[str, Any] = {}
         self.port = port
         self.start()
 
     def start(self) -> None:
         """Serve, on the port it had before if it was closed: a page that is still open finds it again."""
-        self.worker = Worker()
-        try:
-            self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self))
-        except (OSError, OverflowError) as error:
-            raise PortTaken(
-                f"port {self.port} cannot be used", str(error), "leave port out, and a free one is found"
-            ) from None
+        self.worker, self.asked = Worker(), time.monotonic()
+        for more in reversed(range(1 if self.port else 10)):
+            try:
+                self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self), self._end_if_idle)
+                break
+            except (OSError, OverflowError) as error:
+                if not more:
+                    what = f"port {self.port} cannot be used"
+                    raise PortTaken(what, str(error), "leave port out, and a free one is found") from None
         self.port = int(self._server.server_address[1])
-        self.guard = Guard(self.port, self.token)
+        self.guard = Guard(self.port, self.token, self.session)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="wrt-live-page", daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
         """The address with its token, which stands behind the #: browsers never send that part."""
-        return f"http://127.0.0.1:{self.port}/#token={quote(self.token, safe='')}"
+        return f"http://127.0.0.1:{self.port}{self.root}/#token={quote(self.token, safe='')}"
 
     def static(self) -> dict[str, tuple[str, str]]:
-        """Everything that can be fetched: path -> (type, text)."""
+        """Everything that can be fetched: path -> (type, text). Nothing of it tells anything about the run."""
         return {
-            "/": ("text/html", self._page),
-            f"/{assets.SCRIPT}": ("text/javascript", self._bundle.script),
-            f"/{assets.STYLE}": ("text/css", self._bundle.style),
+            f"{self.root}/": ("text/html", self._page),
+            f"{self.root}/{assets.SCRIPT}": ("text/javascript", self._bundle.script),
+            f"{self.root}/{assets.STYLE}": ("text/css", self._bundle.style),
         }
 
     def answer(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """The reply to one question, or the number of the job that will have it."""
         if verb in ("progress", "cancel"):
             return self._about_job(verb, args)
-        job = self.worker.submit(lambda: self.microscope.ask(verb, args))
+        if verb == "enter" or verb in self._known:  # never behind a pass, which nothing can interrupt
+            return {"ok": True, "result": self._known.get(verb, {})}
+        job = self.worker.submit(lambda: self._ask(verb, args))
         return self._outcome(job) if self._soon(job) else {"ok": True, "pending": job.id}
+
+    def _ask(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+        found = self.microscope.ask(verb, args)
+        if verb in ("hello", "graph"):  # these are always the same
+            self._known[verb] = found
+        return found
+
+    def _end_if_idle(self) -> None:
+        """A page that nobody asks anything for hours is left open by mistake."""
+        if time.monotonic() - self.asked > self.microscope.limits.idle_s:
+            self.asked = math.inf  # once
+            threading.Thread(target=self.close, daemon=True).start()
 
     def _about_job(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         job = self.worker.find(args.get("job"))
@@ -364,22 +390,44 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 16
 
-    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+    def __init__(self, address: tuple[str, int], handler: Any, look: Callable[[], None]) -> None:
         self._free = threading.BoundedSemaphore(32)
         self._open: dict[socket.socket, threading.Thread] = {}
+        self.busy: set[socket.socket] = set()  # with an honest question
+        self._beside: socket.socket | None = None
+        self.service_actions = look  # type: ignore[method-assign]
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """As HTTPServer does it, without asking the network for this machine's name."""
+        """As HTTPServer does it, without asking the network for this machine's name.
+
+        The same port of ::1 is kept free of others: what browsers take `localhost` for must not be another user's page.
+        """
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+        try:
+            self._beside = socket.socket(socket.AF_INET6)
+            self._beside.bind(("::1", self.server_port))  # and never listens
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise  # any other means that there is no ::1 here
+
+    def server_close(self) -> None:
+        if self._beside is not None:
+            self._beside.close()
+        super().server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Where all places are taken, whoever sat longest on one without an honest question has to go."""
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            for other in [one for one in list(self._open) if one not in self.busy][:1]:
+                with contextlib.suppress(OSError):
+                    other.shutdown(socket.SHUT_RDWR)
+            if not self._free.acquire(timeout=0.5):
+                self.shutdown_request(request)
+                return
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -405,11 +453,19 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection: refuse, or answer from the table."""
 
     protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
+    until: float | None = None
 
     def __init__(self, live: Live, *args: Any) -> None:
         self.live = live
         super().__init__(*args)
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Reader(self))
+
+    def handle_one_request(self) -> None:
+        self.until = None  # it has not begun
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         refusal = self._refusal() or self.live.guard.refuses_any_body(self.headers)
@@ -422,16 +478,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, found[1].encode(), found[0])
 
     def do_POST(self) -> None:
-        guard = self.live.guard
-        refusal = self._refusal() or guard.refuses_question(self.headers) or guard.refuses_body(self.headers)
-        verb = self._verb()
+        guard, verb = self.live.guard, self._verb()
+        refusal = self._refusal() or guard.refuses_question(self.headers, verb) or guard.refuses_body(self.headers)
         if refusal is None and verb is None:
             refusal = Refusal(404, "there is no such question")
         if refusal is not None:
             self._refuse(refusal)
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200, encode.text(self._reply(str(verb), body)).encode(errors="replace"), "application/json")
+        self.live.asked, busy = time.monotonic(), self.live._server.busy
+        busy.add(self.connection)
+        try:
+            reply = encode.text(self._reply(str(verb), body)).encode(errors="replace")
+            self._send(200, reply, "application/json", enters=verb == "enter")
+        finally:
+            busy.discard(self.connection)
 
     def __getattr__(self, name: str) -> Any:
         """Any other method is answered in words, with the same headers."""
@@ -440,7 +501,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _verb(self) -> str | None:
-        verbs = {f"/api/{verb}": verb for verb in (*self.live.microscope.verbs, "progress", "cancel")}
+        verbs = {f"{self.live.root}/api/{verb}": verb for verb in (*self.live.microscope.verbs, "progress", "cancel", "enter")}
         return verbs.get(self.path)
 
     def _reply(self, verb: str, body: bytes) -> dict[str, Any]:
@@ -468,8 +529,11 @@ class _Handler(BaseHTTPRequestHandler):
                 if not self.connection.recv(65536):
                     break
 
-    def _send(self, status: int, body: bytes, kind: str) -> None:
+    def _send(self, status: int, body: bytes, kind: str, enters: bool = False) -> None:
+        self.connection.settimeout(IDLE_SECONDS)
         self.send_response_only(status)
+        if enters:
+            self.send_header("Set-Cookie", f"wrt={self.live.session}; Path={self.live.root}/; HttpOnly; SameSite=Strict")
         for name, value in HEADERS.items():
             self.send_header(name, value)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
@@ -487,6 +551,27 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged: a terminal is no place for what is looked at."""
+
+
+class _Reader(io.RawIOBase):
+    """What a connection sends. A request has one deadline from its first byte to its last, however slowly it drips."""
+
+    def __init__(self, handler: _Handler) -> None:
+        self._handler = handler
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        handler, now = self._handler, time.monotonic()
+        left = IDLE_SECONDS if handler.until is None else handler.until - now
+        if left <= 0:
+            raise TimeoutError
+        handler.connection.settimeout(left)
+        count: int = handler.connection.recv_into(buffer)
+        if handler.until is None:
+            handler.until = time.monotonic() + handler.live.microscope.limits.request_s
+        return count
 
 
 def _read(body: bytes) -> dict[str, Any]:

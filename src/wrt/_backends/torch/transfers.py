@@ -11,6 +11,7 @@ import torch
 from wrt._backends.torch.pages import NUMPY
 
 Tensor: TypeAlias = torch.Tensor
+WIDER = {torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
 def sent(array: npt.NDArray[Any], device: torch.device) -> Tensor:
@@ -27,7 +28,7 @@ def in_numpy(array: Tensor) -> npt.NDArray[Any]:
         torch.from_numpy(made).copy_(array)
         return made
     plain = array.cpu()
-    if plain.dtype == torch.bfloat16:  # NumPy has no such type; float32 holds every bfloat16 exactly
-        plain = plain.float()
+    if plain.dtype in WIDER:  # NumPy has no such types; these hold every number of theirs exactly
+        plain = plain.to(WIDER[plain.dtype])
     found: npt.NDArray[Any] = plain.numpy()
     return found

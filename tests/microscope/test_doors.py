@@ -107,6 +107,24 @@ def test_slow_connections_lock_nobody_out(live: Live) -> None:
             one.close()
 
 
+def test_whoever_is_being_answered_is_never_the_one_to_go(live: Live) -> None:
+    gate = threading.Event()
+    live.microscope._verbs["sizes"] = lambda args: gate.wait(10) and {}  # type: ignore[assignment]
+    told: list[object] = []
+    asking = [threading.Thread(target=lambda: told.append(answered(live, "sizes")["ok"])) for _ in range(3)]
+    for one in asking:
+        one.start()
+    time.sleep(0.1)
+    slow = [socket.create_connection(("127.0.0.1", live.port), timeout=10) for _ in range(40)]
+    time.sleep(0.3)
+    gate.set()
+    for one in asking:
+        one.join(timeout=20)
+    for each in slow:
+        each.close()
+    assert told == [True, True, True]
+
+
 @pytest.mark.parametrize("part", ["line", "headers", "body"])
 def test_a_request_has_a_deadline_as_a_whole(live: Live, part: str) -> None:
     begins = {"line": b"", "headers": b"POST / HTTP/1.1\r\n", "body": _head(live)}[part]

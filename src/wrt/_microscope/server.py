@@ -11,7 +11,6 @@ import contextvars
 import errno
 import hashlib
 import hmac
-import io
 import json
 import math
 import queue
@@ -294,7 +293,7 @@ class Live:
         self.worker, self.asked = Worker(), time.monotonic()
         for more in reversed(range(1 if self.port else 10)):
             try:
-                self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self), self._end_if_idle)
+                self._server = _Server(("127.0.0.1", self.port), self)
                 break
             except (OSError, OverflowError) as error:
                 if not more:
@@ -333,7 +332,7 @@ class Live:
             self._known[verb] = found
         return found
 
-    def _end_if_idle(self) -> None:
+    def end_if_idle(self) -> None:
         """A page that nobody asks anything for hours is left open by mistake."""
         if time.monotonic() - self.asked > self.microscope.limits.idle_s:
             self.asked = math.inf  # once
@@ -361,7 +360,10 @@ class Live:
         """Stop serving; the recording stays what it was."""
         self.worker.close()
         self._server.shutdown()
-        self._server.hang_up()
+        threads = list(self._server._open.values())
+        self._server.hang_up(*list(self._server._open))
+        for thread in threads:
+            thread.join(timeout=2)
         self._server.server_close()
         self._thread.join(timeout=5)
 
@@ -390,13 +392,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 16
 
-    def __init__(self, address: tuple[str, int], handler: Any, look: Callable[[], None]) -> None:
+    def __init__(self, address: tuple[str, int], live: Live) -> None:
         self._free = threading.BoundedSemaphore(32)
         self._open: dict[socket.socket, threading.Thread] = {}
-        self.busy: set[socket.socket] = set()  # with an honest question
+        self.due: dict[socket.socket, float] = {}  # when each has to have sent a request; never while one is answered
         self._beside: socket.socket | None = None
-        self.service_actions = look  # type: ignore[method-assign]
-        super().__init__(address, handler)
+        self._live = live
+        super().__init__(address, partial(_Handler, live))
 
     def server_bind(self) -> None:
         """As HTTPServer does it, without asking the network for this machine's name.
@@ -422,9 +424,8 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Where all places are taken, whoever sat longest on one without an honest question has to go."""
         if not self._free.acquire(blocking=False):
-            for other in [one for one in list(self._open) if one not in self.busy][:1]:
-                with contextlib.suppress(OSError):
-                    other.shutdown(socket.SHUT_RDWR)
+            waiting = {due: one for one, due in list(self.due.items()) if due < math.inf}
+            self.hang_up(*(waiting[due] for due in sorted(waiting)[:1]))
             if not self._free.acquire(timeout=0.5):
                 self.shutdown_request(request)
                 return
@@ -436,14 +437,20 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._open.pop(request, None)
+            self.due.pop(request, None)
             self._free.release()
 
-    def hang_up(self) -> None:
-        """Close what pages keep open: they see at once that nobody answers any more."""
-        for connection, thread in list(self._open.items()):
+    def service_actions(self) -> None:
+        """Several times a second."""
+        now = time.monotonic()
+        self.hang_up(*(one for one, due in list(self.due.items()) if due < now))
+        self._live.end_if_idle()
+
+    def hang_up(self, *connections: socket.socket) -> None:
+        """Close these: who is at the other end sees at once that nobody answers any more."""
+        for connection in connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            thread.join(timeout=2)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke off is nobody's concern."""
@@ -453,18 +460,15 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection: refuse, or answer from the table."""
 
     protocol_version = "HTTP/1.1"
-    until: float | None = None
+    timeout = IDLE_SECONDS
 
     def __init__(self, live: Live, *args: Any) -> None:
         self.live = live
         super().__init__(*args)
 
-    def setup(self) -> None:
-        super().setup()
-        self.rfile = io.BufferedReader(_Reader(self))
-
     def handle_one_request(self) -> None:
-        self.until = None  # it has not begun
+        """From the last reply to the end of the next request there is one deadline, however slowly it drips."""
+        self.live._server.due[self.connection] = time.monotonic() + self.live.microscope.limits.request_s
         super().handle_one_request()
 
     def do_GET(self) -> None:
@@ -486,13 +490,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(refusal)
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.live.asked, busy = time.monotonic(), self.live._server.busy
-        busy.add(self.connection)
-        try:
-            reply = encode.text(self._reply(str(verb), body)).encode(errors="replace")
-            self._send(200, reply, "application/json", enters=verb == "enter")
-        finally:
-            busy.discard(self.connection)
+        self.live.asked, self.live._server.due[self.connection] = time.monotonic(), math.inf
+        reply = encode.text(self._reply(str(verb), body)).encode(errors="replace")
+        self._send(200, reply, "application/json", enters=verb == "enter")
 
     def __getattr__(self, name: str) -> Any:
         """Any other method is answered in words, with the same headers."""
@@ -530,7 +530,6 @@ class _Handler(BaseHTTPRequestHandler):
                     break
 
     def _send(self, status: int, body: bytes, kind: str, enters: bool = False) -> None:
-        self.connection.settimeout(IDLE_SECONDS)
         self.send_response_only(status)
         if enters:
             self.send_header("Set-Cookie", f"wrt={self.live.session}; Path={self.live.root}/; HttpOnly; SameSite=Strict")
@@ -551,27 +550,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged: a terminal is no place for what is looked at."""
-
-
-class _Reader(io.RawIOBase):
-    """What a connection sends. A request has one deadline from its first byte to its last, however slowly it drips."""
-
-    def __init__(self, handler: _Handler) -> None:
-        self._handler = handler
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        handler, now = self._handler, time.monotonic()
-        left = IDLE_SECONDS if handler.until is None else handler.until - now
-        if left <= 0:
-            raise TimeoutError
-        handler.connection.settimeout(left)
-        count: int = handler.connection.recv_into(buffer)
-        if handler.until is None:
-            handler.until = time.monotonic() + handler.live.microscope.limits.request_s
-        return count
 
 
 def _read(body: bytes) -> dict[str, Any]:

@@ -106,6 +106,9 @@ def main(kind: str, folder: Path, count: int) -> None:
         path = place / name
         place.mkdir(exist_ok=True)
         (place / "foreign").write_bytes(FOREIGN)
+        for block in sorted((path / "c").rglob("*/0")) if kind == "resume" and path.exists() else ():
+            if chance.random() < 0.5:
+                block.unlink()  # so that there is something to resume again
         for _ in range(3):
             pid = in_a_fork(partial(write, path))
             time.sleep(chance.uniform(0.0, takes))

@@ -9,7 +9,8 @@
     Progress(what, total)      a bar for long work, silent where nobody would see it
 """
 
+from wrt._notation.again import kept
 from wrt._run.progress import Progress
-from wrt._study.tensors import handle_of, is_float, kept, named, numbers, precision, tensor_like, tensors_of
+from wrt._study.tensors import handle_of, is_float, named, numbers, precision, tensor_like, tensors_of
 
 __all__ = ["Progress", "handle_of", "is_float", "kept", "named", "numbers", "precision", "tensor_like", "tensors_of"]

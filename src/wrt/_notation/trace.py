@@ -21,6 +21,7 @@ from wrt._core.protocol import Recording
 from wrt._core.value import Value, stays_here
 from wrt._core.where import Where
 from wrt._names.peek import forget_locals
+from wrt._notation.again import Again
 from wrt.errors import NotATensor, NotRecorded
 
 
@@ -237,6 +238,7 @@ def trace(f: Callable[..., Any], *args: Any, values: bool = False, **kwargs: Any
         recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
     finally:
         forget_locals(sys._getframe(1))
+    recording.again = Again(recording, f, args, kwargs)
     return Trace({backend.name: recording})
 
 
@@ -334,18 +336,6 @@ def _held(f: Any) -> list[Any]:
         return []
     cells = [cell.cell_contents for cell in f.__closure__ or () if cell != CellType()]
     return cells + [f.__globals__[name] for name in code.co_names if name in f.__globals__]
-
-
-def _map(tree: Any, wrap: Callable[[Value], Handle]) -> Any:
-    if isinstance(tree, Value):
-        return wrap(tree)
-    if isinstance(tree, dict):
-        return {key: _map(item, wrap) for key, item in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map(item, wrap) for item in tree))
-    if isinstance(tree, (list, tuple)):
-        return type(tree)(_map(item, wrap) for item in tree)
-    return tree
 
 
 def _microscope() -> Any:

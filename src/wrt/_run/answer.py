@@ -255,7 +255,13 @@ def independent(ask: Ask, columns: int) -> Answer:
     """Exact zeros, or why they would be wrong."""
     raise_unless_independent(ask)
     zeros = ask.y.record.backend.arrays.zeros((ask.m, columns), ask.x.values[0])
-    return exact(zeros, INDEPENDENT, connected=False)
+    made, again = exact(zeros, INDEPENDENT, connected=False), ask.y.record.again
+    if again is not None and CURRENT.get().run_again:
+        found = again(ask.y, ask.x.values[0])
+        if isinstance(found, Exception):
+            raise found
+        made.report.notes.append(found)
+    return made
 
 
 def exact(array: Array, words: str, *, connected: bool) -> Answer:

@@ -14,9 +14,10 @@ import numpy as np
 
 from wrt import _backends
 from wrt._core.index import Elements
+from wrt._notation.again import kept
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
-from wrt._study.tensors import Numbers, finder, kept, numbers
+from wrt._study.tensors import Numbers, finder, numbers
 from wrt.errors import NotDifferentiable, WrongIndex, WrongQuery, WrongShape
 
 Copies = Callable[[slice], Any]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -66,24 +62,6 @@ def named(answers: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from named(one, f"{prefix}[{place}]")
     else:
         yield prefix or "x", answers
-
-
-@contextmanager
-def kept(*objects: Any) -> Iterator[None]:
-    """Run models inside: running statistics and random states are afterwards what they were before."""
-    with ExitStack() as stack:
-        for one in _backends.loaded():
-            keeper = _keeper(one.name)
-            if keeper is not None:
-                stack.enter_context(keeper(objects))
-        yield
-
-
-@cache
-def _keeper(backend: str) -> Callable[[tuple[Any, ...]], AbstractContextManager[None]] | None:
-    """How a framework puts back what running a model changes; None where nothing is changed."""
-    where = f"wrt._backends.{backend}.kept"
-    return import_module(where).kept if find_spec(where) is not None else None
 
 
 def tensors_of(run: Trace, handle: Handle) -> set[int]:

@@ -8,15 +8,19 @@ Private names, and the versions of torch in which they were seen as they are use
     _C._FunctionBase, autograd._engine_run_backward, Variable._execution_engine                2.2 to 2.13
     _C._autograd._get_creation_meta, _saved_tensors_hooks_is_enabled, _C._storage_Use_Count    2.1 to 2.13
     autograd._unsafe_preserve_version_counter, utils._pytree, utils.checkpoint._checkpoint_hook  2.1 to 2.13
+    _C._from_dlpack, Tensor._post_accumulate_grad_hooks                                          2.1 to 2.13
     on nodes: _input_metadata, _sequence_nr(), _saved_*, _raw_saved_*, _forward_cls; on storages: _cdata  2.1 to 2.13
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import sys
 import threading
 import warnings
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -34,6 +38,7 @@ from wrt._backends.torch import thresholds
 from wrt._backends.torch.nodes import Node
 from wrt._backends.torch.sharded import whole
 from wrt._core.where import user_files
+from wrt._names.frame_names import visible_tensors
 
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
@@ -116,6 +121,27 @@ def memory_of(tensor: torch.Tensor) -> int:
     """Which memory a tensor lies in: the same number for all its views."""
     found: int = tensor.untyped_storage()._cdata
     return found
+
+
+def print_of(tensor: torch.Tensor) -> int:
+    """A fingerprint of all memory that a tensor lies in."""
+    storage = tensor.untyped_storage() if tensor.device.type == "cpu" else tensor.untyped_storage().cpu()
+    return zlib.crc32((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())) if storage.nbytes() else 0
+
+
+def tensors_there() -> dict[int, tuple[Any, int]]:
+    """Every tensor of the process by its identity, and how often it was written."""
+    return _counted(one for one in gc.get_objects() if _HOLDERS[type(one)] == "tensor")
+
+
+def tensors_at_hand(frame: FrameType | None) -> dict[int, tuple[Any, int]]:
+    """The same of those at hand in the user's code: found a thousand times as fast."""
+    named = {} if frame is None else visible_tensors(frame, lambda value: isinstance(value, torch.Tensor))
+    return _counted((*named.values(), *at_hand(frame)))
+
+
+def _counted(tensors: Iterable[torch.Tensor]) -> dict[int, tuple[Any, int]]:
+    return {id(one): (weakref.ref(one), -1 if one.is_inference() else one._version) for one in tensors}
 
 
 keep_version_counter: Any = torch.autograd._unsafe_preserve_version_counter
@@ -324,6 +350,11 @@ def multiplies_in_tf32() -> bool:
     return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
 
 
+def accumulate_hooks(tensor: torch.Tensor) -> Any:
+    """What `register_post_accumulate_grad_hook` keeps with a leaf."""
+    return tensor._post_accumulate_grad_hooks if tensor.is_leaf and tensor.requires_grad else None
+
+
 def node_hooks(node: Node) -> int:
     """How many hooks of the user's a node has; torch tells of them to whoever sets another one."""
     found = 0
@@ -432,6 +463,11 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
     replaced. So they are looked for where programs keep them: in the variables of the function that asked and of the one that
     called it, and in small containers, objects and modules there.
     """
+    return [tensor for tensor in at_hand(frame) if tensor.retains_grad]
+
+
+def at_hand(frame: FrameType | None) -> list[torch.Tensor]:
+    """The tensors that programs hold where they can be found."""
     found: list[torch.Tensor] = []
     frames = 0
     while frame is not None and frames < thresholds.RETAINED_FRAMES:
@@ -446,8 +482,7 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
                     if kind is None:
                         continue
                     if kind == "tensor":
-                        if value.retains_grad:
-                            found.append(value)
+                        found.append(value)
                     elif looked_into < thresholds.RETAINED_OBJECTS:
                         inner = value if kind == "items" else value.values() if kind == "dict" else vars(value).values()
                         if 0 < len(inner) <= thresholds.RETAINED_ITEMS:

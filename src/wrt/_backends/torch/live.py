@@ -75,6 +75,7 @@ class LiveRecord:
     """All live graphs of the process; a Value is an edge into one of them."""
 
     recorded = False
+    again: Any = None
     outside = nullcontext  # the engine leaves the user's modes by itself
     answers = None  # tensors can be written to, and hooks can change
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from wrt._backends.torch.compat import Words
 from wrt._backends.torch.thresholds import QUOTE_CHARACTERS
 from wrt._core.graph import Node
+from wrt._core.where import Where
 from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, WrtError
 
 
@@ -82,7 +83,15 @@ def made_elsewhere(y: str, x: str, between: str) -> NoPath:
     )
 
 
-def unrecorded_code(y: str, x: str) -> NoPath:
+def open_channel(y: str, x: str, words: str, where: Where | None) -> NoPath:
+    """Zeros would be a guess: numbers may have come into y by a way that nobody saw."""
+    if words:
+        line = f"{where}  {where.text}" if where else "before the block"
+        return NoPath(
+            f"no gradient path from {x} to {y}",
+            f"{line}  {words}: whether {y} was made of {x} there was not seen",
+            f"keep that out of the block, or compute {y} by operations of torch alone",
+        )
     return NoPath(
         f"no gradient path from {x} to {y}",
         f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",

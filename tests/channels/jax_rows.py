@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import jax
@@ -37,12 +38,12 @@ def two_io_callbacks(x: Any) -> Any:
 
 def trip_count(x: Any) -> Any:
     """Only how often the loop runs depends on x."""
-    return jax.lax.while_loop(lambda t: t < x.sum(), lambda t: t + 1e-3, jnp.zeros((), x.dtype)) * jnp.ones(3)
+    return jax.lax.while_loop(lambda t: t < x.sum(), lambda t: t + 1e-2, jnp.zeros((), x.dtype)) * jnp.ones(3)
 
 
 def fori_count(x: Any) -> Any:
-    n = (x.sum() * 1000).astype(int)
-    return jax.lax.fori_loop(0, n, lambda k, t: t + 1e-3, jnp.zeros((), x.dtype)) * jnp.ones(3)
+    n = (x.sum() * 100).astype(int)
+    return jax.lax.fori_loop(0, n, lambda k, t: t + 1e-2, jnp.zeros((), x.dtype)) * jnp.ones(3)
 
 
 def python_count(x: Any) -> Any:
@@ -60,13 +61,13 @@ def python_branch(x: Any) -> Any:
 
 
 def lax_cond(x: Any) -> Any:
-    return sum(jax.lax.cond(x.sum() > k * 1e-2, lambda: 1e-2, lambda: 0.0) for k in range(300)) * jnp.ones(3)
+    return sum(jax.lax.cond(x.sum() > k * 0.1, lambda: 0.1, lambda: 0.0) for k in range(30)) * jnp.ones(3)
 
 
 def scan_of_cond(x: Any) -> Any:
     """Only the branch depends on x, inside a scan."""
     step = lambda c, k: (c + jax.lax.cond(x.sum() > k * 1e-2, lambda: 1e-2, lambda: 0.0), None)
-    return jax.lax.scan(step, jnp.zeros((), x.dtype), jnp.arange(300))[0] * jnp.ones(3)
+    return jax.lax.scan(step, jnp.zeros((), x.dtype), jnp.arange(230))[0] * jnp.ones(3)
 
 
 def item_back(x: Any) -> Any:
@@ -89,14 +90,6 @@ def tolist_back(x: Any) -> Any:
     return jnp.array(x.tolist()) * 2
 
 
-def dlpack(x: Any) -> Any:
-    return jnp.from_dlpack(x) * 2
-
-
-def dlpack_numpy(x: Any) -> Any:
-    return jnp.asarray(np.from_dlpack(x)) * 2
-
-
 def device_get(x: Any) -> Any:
     return jnp.asarray(jax.device_get(x)) * 2
 
@@ -110,23 +103,11 @@ def argsort_position(x: Any) -> Any:
 
 
 def thread(x: Any) -> Any:
-    import threading
-
     made: list[Any] = []
     one = threading.Thread(target=lambda: made.append(np.asarray(x) * 2))
     one.start()
     one.join()
     return jnp.asarray(made[0]) if made else jnp.zeros(3)
-
-
-def thread_jax(x: Any) -> Any:
-    import threading
-
-    made: list[Any] = []
-    one = threading.Thread(target=lambda: made.append(jnp.sin(x)))
-    one.start()
-    one.join()
-    return made[0] * 2
 
 
 def closed_over_jit(x: Any) -> Any:
@@ -143,4 +124,42 @@ def nan_check(x: Any) -> Any:
     return jnp.where(jnp.isnan(x).any(), 1.0, 2.0) * jnp.ones(3)
 
 
-PROGRAMS = [value for value in list(globals().values()) if callable(value) and getattr(value, "__annotations__", {}).get("return") == "Any"]
+def scan_elements(x: Any) -> Any:
+    """What a scan stacks: elements by earlier ones."""
+
+    def step(carry: Any, one: Any) -> Any:
+        carry = jnp.sin(carry) + one
+        return carry, carry
+
+    return jax.lax.scan(step, jnp.zeros(()), x)[1]
+
+
+def stacked_elements(x: Any) -> Any:
+    """The same, written out."""
+    path = [x[0]]
+    for k in range(2):
+        path.append(jnp.sin(path[-1]) + x[k + 1])
+    return jnp.stack(path)
+
+
+def constant(x: Any) -> Any:
+    """Healthy: y does not depend on x, whose numbers are looked at afterwards."""
+    z = x * 2
+    y = jnp.where(jnp.ones(3) > 0, 3.0, jnp.zeros(3))
+    float(z.sum())
+    jax.debug.print("{}", z)
+    return y
+
+
+CHANNELS: dict[str, tuple[str, list[Any]]] = {
+    "callbacks, which may run after f has returned": ("left", [later_callback, io_callback, two_io_callbacks, pure_callback]),
+    "how often a loop runs": ("cut or left", [trip_count, fori_count, python_count, python_branch]),
+    "which branch is taken": ("cut", [lax_cond, scan_of_cond, nan_check]),
+    "NumPy, `float()`, `.item()`, `.tolist()`, text": (
+        "left", [item_back, numpy_back, text, printed, tolist_back, numpy_written, thread],
+    ),
+    "an index, a rounded number": ("left or cut", [int_index, argsort_position]),
+    "`stop_gradient`": ("cut", [closed_over_jit]),
+    "a constant, a mask, a look at numbers": ("right", [constant]),
+}
+"""What the table in docs/meaning.md says, and the programs behind each line."""

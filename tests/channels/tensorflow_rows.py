@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 DOUBLE = tf.float64
+CONSTANT = tf.ones(3, DOUBLE)
 
 
 def ones() -> Any:
@@ -245,9 +246,34 @@ def table(x: Any, record: Any) -> Any:
 
 def loop_length(x: Any, record: Any) -> Any:
     with record():
-        last = tf.while_loop(lambda t: t < tf.reduce_sum(x), lambda t: (t + 1e-4,), (tf.constant(0.0, DOUBLE),))[0]
+        last = tf.while_loop(lambda t: t < tf.reduce_sum(x), lambda t: (t + 1e-2,), (tf.constant(0.0, DOUBLE),))[0]
         y = last * 2
     return y
 
 
-PROGRAMS = [one for one in list(globals().values()) if "record" in getattr(one, "__annotations__", ())]
+def constant(x: Any, record: Any) -> Any:
+    """Healthy: what was made before the block, a mask, numbers that are looked at afterwards; y does not depend on x."""
+    c, v = CONSTANT, tf.Variable(CONSTANT)
+    with record():
+        z = x * 2
+        y = tf.where(c > 0, c * 3.0, -c) + v + tf.stop_gradient(c)
+        float(tf.reduce_sum(z))
+    return y
+
+
+CHANNELS: dict[str, tuple[str, list[Any]]] = {
+    "another thread": ("left", [thread_inside, thread_before, thread_variable]),
+    "strings, serialized tensors, text": (
+        "left or cut", [string, printed_string, text, formatted, serialized, serialized_bytes],
+    ),
+    "a checkpoint, a file": ("left", [checkpoint, file, numpy_file]),
+    "NumPy, `float()`, a list": ("left", [numpy_back, item_back, tolist_back, array_protocol, memory]),
+    "DLPack": ("left", [dlpack]),
+    "`tf.py_function`, `tf.numpy_function`": ("left", [py_function, py_function_beside]),
+    "a variable that is assigned to": ("cut", [assigned, optimizer_step]),
+    "a dataset, a generator, a queue, a table": ("left or cut", [dataset, generator, fifo, table]),
+    "how often a loop runs": ("left", [loop_length]),
+    "a tape of your own, a `TensorArray`": ("right", [own_tape, tensor_array]),
+    "a constant, a mask, a look at numbers": ("right", [constant]),
+}
+"""What the table in docs/meaning.md says, and the programs behind each line."""

@@ -554,9 +554,96 @@ def branch(x: Any, record: Any) -> Any:
     total = torch.zeros(2, dtype=DOUBLE)
     with record():
         while total[0] < x.sum():
-            total = total + 1e-5
+            total = total + 1e-2
         y = total * 2
     return y
 
 
-PROGRAMS = [one for one in list(globals().values()) if "record" in getattr(one, "__annotations__", ())]
+def written_after_the_block(x: Any, record: Any) -> Any:
+    v = torch.zeros(3, dtype=DOUBLE)
+    with record():
+        z = x * 1
+        y = v * 2
+    with torch.no_grad():
+        y.copy_(z.detach())
+    return y
+
+
+def shadow_of_saved(x: Any, record: Any) -> Any:
+    w, seen = weight(), []
+    with record():
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+            h = w * x
+        y = seen[0] * 2
+    del h
+    return y
+
+
+def constant(x: Any, record: Any) -> Any:
+    """Healthy: what was made before the block, an index, a mask, a detach; y does not depend on x."""
+    c, k = torch.ones(3, dtype=DOUBLE), torch.tensor([0, 2])
+    with record():
+        z = x * 2
+        y = (c * 3)[k] + torch.where(c > 0, c, -c)[k] + c.detach()[k]
+    del z
+    return y
+
+
+def backward_beside(x: Any, record: Any) -> Any:
+    """Healthy: a backward of something else, an optimizer, a hook; y does not depend on x."""
+    w, c = weight(), torch.ones(3, dtype=DOUBLE)
+    w.register_hook(lambda g: g * 2)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    with record():
+        z = x * 2
+        (w * 3).sum().backward()
+        optimizer.step()
+        y = w * c
+    del z
+    return y
+
+
+def looked_at(x: Any, record: Any) -> Any:
+    """Healthy: numbers are looked at after y is done, memory is handed out and only read."""
+    c, b = torch.ones(3, dtype=DOUBLE), torch.ones(3, dtype=DOUBLE)
+    with record():
+        y = c * 3 + b.abs()
+        later = (x * 2).sum().item()
+    with record():
+        z = x * 2
+        seen = b.numpy().sum()
+        y = c * 3 + b
+    del later, seen, z
+    return y
+
+
+CHANNELS: dict[str, tuple[str, list[Any]]] = {
+    "`loss.backward()`, then `.grad`": ("cut", [backward_grad, backward_into_leaf, manual_step_grad, manual_data_step]),
+    "`torch.autograd.grad`": ("cut", [manual_step]),
+    "an optimizer's step": ("cut", [optimizer_step, adam_step]),
+    "`clip_grad_norm_`": ("cut", [clip_norm, clip_norm_value]),
+    "a gradient hook, a backward of your own": (
+        "left", [grad_hook, grad_hook_bare, accumulate_hook, module_backward_hook, custom_backward],
+    ),
+    "`saved_tensors_hooks`, what a node saved": ("left or right", [saved_hooks, shadow_of_saved, saved_tensor_of_node]),
+    "DLPack": ("left", [dlpack, dlpack_of_torch, dlpack_numpy]),
+    "`storage()`, `data_ptr()`": (
+        "left", [storage_set, storage_typed, storage_bytes, storage_copied, pointer, pointer_written],
+    ),
+    "`.data`, `.detach()`, written": (
+        "cut", [data_copy, data_assigned, data_from_before, detach_from_before, overwritten_after],
+    ),
+    "NumPy, its view written": ("left", [numpy_written, from_numpy_from_before, asarray_written, numpy_result]),
+    "`.item()`, `.tolist()`, text": ("left", [item_back, tolist_back, text, formatted, random_seed]),
+    "`if` and `while` of Python": ("left", [branch]),
+    "pickle, `torch.save`, `load_state_dict`, a copy": ("left or cut", [pickled, saved_file, state_dict, deep_copied]),
+    "an index, a rounded number": ("cut", [index_taken]),
+    "a thread, also one that began before": ("left", [thread_inside, thread_before, thread_before_writes]),
+    "a write after the block": ("since", [written_after_the_block]),
+    "recordings that overlap, in any order": (
+        "right", [two_tasks, two_tasks_first_ends_first, order_of_ends, order_of_ends_late],
+    ),
+    "a constant, a mask, a look at numbers": ("right", [constant, backward_beside, looked_at]),
+    "memory that NumPy or a storage held before the block": ("unseen", [numpy_from_before, storage_from_before]),
+}
+"""What the table in docs/meaning.md says, and the programs behind each line."""

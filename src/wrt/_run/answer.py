@@ -289,6 +289,35 @@ def _identity(ask: Ask) -> Array:
     return ask.y.record.backend.arrays.from_numpy(met, ask.y)
 
 
+def elements_meet(ask: Ask, array: Array | None) -> bool | None:
+    """Whether these elements of y depend on these of x, between which a path leads; None where that takes more than one pass.
+
+    `array` is the answer, where it is there already.
+    """
+    parts = ask.x.parts
+    if is_identity(ask):
+        if np.isin(ask.rows.positions, parts[0].elements.positions).any():
+            return True
+        try:
+            ask.y.record.refuse_filled(ask.y)
+        except WrtError:
+            return None
+        return False
+    if ask.m * ask.n == 0 or (ask.rows.everything and all(part.elements.everything for part in parts)):
+        return True
+    arrays = ask.y.record.backend.arrays
+    for some in meant(ask):
+        sweeper = Sweeper(some, some.y.record.engine(some.y, some.x.values), Report())
+        weights = arrays.from_numpy(np.random.default_rng(0).uniform(0.5, 1.0, (1, ask.m)), ask.y)
+        found = sweeper.pull_weights(weights, "do they meet?", batched=False) if array is None else array
+        if found is not None and arrays.nonzero(found, 0.0).any():
+            return True
+        marks = sweeper.engine.reach(ask.rows.positions, certain=True) if len(some.x.parts) == 1 else None
+        if marks is not None:
+            return bool(marks[:, some.x.parts[0].elements.positions].any())
+    return None
+
+
 def connected(ask: Ask) -> bool:
     """Whether a gradient path leads from x to y; costs one pull and raises nothing about a missing path."""
     if ask.m == 0 or ask.n == 0 or is_identity(ask):

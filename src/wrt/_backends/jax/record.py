@@ -278,14 +278,14 @@ class JaxRecord:
         return bool(self.program.wide == compat.X64.value)
 
     def refuse_filled(self, value: Value) -> None:
-        """Every `.at[i].set` made a Value of its own; but what a scan stacks may have been computed from one another."""
+        """Every `.at[i].set` made a Value of its own; but pieces that were computed from one another may be stacked."""
         var = self.loops.var_of(value)
-        if var.op is not None and var.op.name == "scan" and unreached.stacks_a_carry(var):
+        if var.op is not None and unreached.is_stacked(var):
             name = value.name or "y"
             raise NotRecorded(
-                f"d({name})[i] / d({name})[j] of what a scan has stacked",
-                f"{unreached.told(var.op)} stacks it from what each iteration hands on: a copy that no later one reads",
-                'ask for the variables inside, d(t["h", i]) / d(t["h", j]), with h the name that the carry has there',
+                f"d({name})[i] / d({name})[j] of what was stacked",
+                f"{unreached.told(var.op)} stacks copies of arrays computed from one another, and no later one reads it",
+                'ask for the variables that were stacked, d(t["h", i]) / d(t["h", j]), with h their name',
             )
 
     def engine(self, y: Value, xs: Sequence[Value]) -> JaxEngine:

@@ -48,12 +48,21 @@ def verdict(y: Var, x: Var, left: Sequence[Left], ops: Sequence[Op], decided: Se
     return True
 
 
-def stacks_a_carry(var: Var) -> bool:
-    """Whether an array that a scan stacks is computed from what its iterations hand on to one another."""
+def is_stacked(var: Var) -> bool:
+    """Whether an array was put together from pieces of which one is computed from another: by a scan, or written out."""
     op = var.op
-    assert op is not None
-    first, many = compat.scan_counts(op.params)
-    return var.output >= many and bool(carried_into(op.params, var.output).intersection(range(first, first + many)))
+    if op is not None and op.name == "scan":
+        first, many = compat.scan_counts(op.params)
+        return var.output >= many and bool(carried_into(op.params, var.output).intersection(range(first, first + many)))
+    pieces = [_unmoved(v) for v in op.inputs] if op is not None and op.name == "concatenate" else []
+    return any(a is not b and depends(a, b) for b in pieces for a in pieces)
+
+
+def _unmoved(var: Var) -> Var:
+    """The array whose numbers these are, in another shape."""
+    while var.op is not None and var.op.name in ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "copy"):
+        var = var.op.inputs[0]
+    return var
 
 
 def depends(y: Var, x: Var) -> bool:

@@ -119,7 +119,10 @@ def remove_function_mode(mode: Any) -> None:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """Which memory a tensor lies in: the same number for all its views."""
-    found: int = tensor.untyped_storage()._cdata
+    try:
+        found: int = tensor.untyped_storage()._cdata
+    except NotImplementedError:  # inside of torch.func tensors are wrapped
+        return id(tensor)
     return found
 
 
@@ -226,11 +229,6 @@ def has_modes() -> bool:
         or torch.is_autocast_enabled("cuda")
         or torch._C._len_torch_function_stack()
     )
-
-
-def is_transformed() -> bool:
-    """Whether operations mean something else at the moment: inside `torch.func` transforms and dispatch modes."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or bool(torch._C._len_torch_dispatch_stack())
 
 
 def own(gradient: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from wrt._backends.torch.compat import Words
 from wrt._backends.torch.thresholds import QUOTE_CHARACTERS
 from wrt._core.graph import Node
 from wrt._core.where import Where
-from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, WrtError
+from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, NotRecorded, WrtError
 
 
 @contextmanager
@@ -96,6 +96,14 @@ def open_channel(y: str, x: str, words: str, where: Where | None) -> NoPath:
         f"no gradient path from {x} to {y}",
         f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",
         f"write {x}.requires_grad_() before the run: autograd follows it there too",
+    )
+
+
+def written_since(y: str) -> NotRecorded:
+    return NotRecorded(
+        f"{y} was written in place after the recording had ended",
+        "what was written into it nobody saw, and its history is that of the numbers it had before",
+        f"put that line inside `with wrt.record():` too, or ask about {y} before it",
     )
 
 

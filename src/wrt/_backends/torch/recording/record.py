@@ -98,6 +98,8 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
             if last:
                 record.recorder.release()
             keep_while_used(record)
+            there = [(entry, tensor) for entry in record.bound_names.objects() if (tensor := entry()) is not None]
+            record.versions = {entry: tensor._version for entry, tensor in there if not tensor.is_inference()}
         finally:
             try:
                 self._watcher.__exit__(*raised)

@@ -56,6 +56,7 @@ class TorchRecording(LiveRecord):
         self.thread = 0
         self.running = False
         self.held: Any = None
+        self.versions: dict[Entry, int] = {}  # how often tensors with a name had been written when it ended
         self.alive: list[Any] = []
         self.kept: dict[int, Tensor] = {}
         self.spot: Spot | None = None
@@ -259,6 +260,9 @@ class TorchRecording(LiveRecord):
 
     def ready(self, y: Value, x: Side) -> None:
         """As ever; to be told to record would not help whoever did, and left x out."""
+        entry, version = self._entry(y), y.key.version
+        if entry is not None and version >= 0 and not entry.requires_grad and self.versions.get(entry, version) != version:
+            raise refusals.written_since(y.name or "y")
         try:
             super().ready(y, x)
         except NotRecorded:

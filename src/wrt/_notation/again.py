@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -39,19 +39,20 @@ def _keeper(backend: str) -> Callable[[tuple[Any, ...]], AbstractContextManager[
 class Again:
     """The function behind a recording, to be run at another x; what was found is kept for each y and x."""
 
-    def __init__(self, recording: Recording, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.recording, self.f, self.given = recording, f, (args, kwargs)
+    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.f, self.given = f, (args, kwargs)
         self.known: dict[Any, str | NoPath] = {}
 
     def __call__(self, y: Value, x: Value) -> str | NoPath:
         """What to say of it; the error where y moves."""
-        key = self.recording.numbered(y), self.recording.numbered(x)
+        record = cast(Recording, y.record)
+        key = record.numbered(y), record.numbered(x)
         if key not in self.known:
-            self.known[key] = self._found(y, *key)
+            self.known[key] = self._found(record, y, *key)
         return self.known[key]
 
-    def _found(self, y: Value, output: int | None, source: int | None) -> str | NoPath:
-        backend, record = self.recording.backend, self.recording
+    def _found(self, record: Recording, y: Value, output: int | None, source: int | None) -> str | NoPath:
+        backend = record.backend
         tree = backend.tree(self.given)
         leaves, rebuild = tree if tree is not None else ([], lambda leaves: self.given)
         values = [record.find(leaf) if backend.owns(leaf) else None for leaf in leaves]

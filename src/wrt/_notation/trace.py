@@ -238,7 +238,7 @@ def trace(f: Callable[..., Any], *args: Any, values: bool = False, **kwargs: Any
         recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
     finally:
         forget_locals(sys._getframe(1))
-    recording.again = Again(recording, f, args, kwargs)
+    recording.again = Again(f, args, kwargs)
     return Trace({backend.name: recording})
 
 

@@ -54,7 +54,7 @@ def is_stacked(var: Var) -> bool:
     if op is not None and op.name == "scan":
         first, many = compat.scan_counts(op.params)
         return var.output >= many and bool(carried_into(op.params, var.output).intersection(range(first, first + many)))
-    pieces = [_unmoved(v) for v in op.inputs] if op is not None and op.name == "concatenate" else []
+    pieces = [_unmoved(v) for v in op.inputs] if op is not None and op.name in ("concatenate", "stack") else []
     return any(a is not b and depends(a, b) for b in pieces for a in pieces)
 
 

@@ -11,8 +11,9 @@
 """
 
 from wrt._core.files import refuse_foreign
+from wrt._notation.again import kept
 from wrt._run.progress import Progress
-from wrt._study.tensors import handle_of, is_float, kept, named, numbers, precision, tensor_like, tensors_of
+from wrt._study.tensors import handle_of, is_float, named, numbers, precision, tensor_like, tensors_of
 
 __all__ = [
     "Progress", "handle_of", "is_float", "kept", "named", "numbers", "precision", "refuse_foreign", "tensor_like", "tensors_of",

@@ -144,7 +144,7 @@ def _for_people(derivative: wrt.Derivative, name: str, explain: bool) -> str:
     found = derivative.numpy()
     passes = derivative.explain().passes
     cost = "1 pass" if passes == 1 else f"{passes} passes"
-    zeros = "" if derivative.connected else ", no dependence: exact zeros"
+    zeros = "" if derivative.has_path else ", no dependence: exact zeros"
     sizes = np.abs(found[np.isfinite(found) & (found != 0)])
     plain = not sizes.size or bool(sizes.max() < 1e6 and sizes.min() > 1e-4)  # these read well without exponents
     with np.printoptions(precision=6, suppress=plain, threshold=200, edgeitems=3, linewidth=100):
@@ -161,7 +161,7 @@ def _for_programs(derivative: wrt.Derivative, name: str) -> dict[str, Any]:
         "query": name,
         "shape": list(derivative.shape),
         "dtype": _dtype(derivative),
-        "connected": derivative.connected,
+        "connected": derivative.has_path,
         "value": _plain(derivative.numpy().tolist()),
         "explain": derivative.explain().to_dict(),
     }

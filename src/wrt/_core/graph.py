@@ -174,7 +174,7 @@ def _where(row: dict[str, Any] | None) -> Where | None:
 
 # ---------------------------------------------------------------- where a value goes and where its gradient goes
 
-_HELD = frozenset(["numpy", "__array__", "__dlpack__", "untyped_storage", "storage"])
+_HELD = frozenset("numpy __array__ __dlpack__ to_dlpack untyped_storage storage data_ptr __cuda_array_interface__".split())
 """Operations that hand out the memory of a tensor, not a copy of its numbers."""
 
 

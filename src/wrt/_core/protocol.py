@@ -130,6 +130,8 @@ class Record(Protocol):
     backend: Backend
     recorded: bool
     """Whether the run was recorded: then it is a `Recording`. A live graph and a bare array are not."""
+    again: Callable[[Value, Value], str | Exception] | None
+    """Runs the traced function at a moved x: what to say, or the error where y moves. None: no function is at hand."""
 
     @property
     def graph(self) -> Graph | None:
@@ -205,6 +207,10 @@ class Recording(Record, Protocol):
 
     `output` and `inputs` are the user's own containers with a Value in the place of every tensor; other leaves stay.
     """
+
+    @property
+    def changes(self) -> str:
+        """What a second run of the function would change that is not put back; empty where nothing was seen."""
 
     @property
     def output(self) -> Any: ...

@@ -10,6 +10,7 @@ import linecache
 import os
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -132,6 +133,14 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
     while frame is not None and not known[frame.f_code.co_filename]:
         frame = frame.f_back
     return frame
+
+
+def others_run_user_code() -> bool:
+    """Whether another thread is at work on code of the user's, or waits there: what it does with tensors is not seen."""
+    here = threading.get_ident()
+    return threading.active_count() > 1 and any(
+        user_frame(frame) is not None for thread, frame in sys._current_frames().items() if thread != here
+    )
 
 
 def spot(frame: FrameType | None = None) -> Spot | None:

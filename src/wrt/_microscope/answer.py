@@ -259,7 +259,7 @@ def _numbers(J: Derivative, found: Found) -> dict[str, Any]:
         "plan": plan(J),
         "certificate": certificate(J),
         "passes": 0 if ran is None else ran.passes,
-        "connected": J.connected,
+        "connected": J.has_path,
         "finding": None,
         "note": "complex: the size of each derivative is shown" if found.data.dtype.kind == "c" else None,
     }
@@ -329,7 +329,7 @@ def overview(y: Side, x: Side, keep: Any, limits: Limits) -> dict[str, Any]:
         "python": f"{y.python()} / {x.python()}",
         "passes": passes,
         "seconds": time.perf_counter() - started,
-        "connected": bool(whole.connected),
+        "connected": bool(whole.has_path),
         "ask": {"target": y.asked(), "source": x.asked(), "keep": [row, column]},
     }
 

@@ -95,8 +95,18 @@ class Derivative:
         return self._sides[-1].values[0].dtype
 
     @property
-    def connected(self) -> bool:
-        """Whether a gradient path leads from x to y; False where the answer is exact zeros or an error."""
+    def connected(self) -> bool | None:
+        """Whether these elements of y can depend on these of x; False where the answer is exact zeros or an error.
+
+        None where a path leads from x to y, and one pass does not tell whether it joins these elements.
+        """
+        if not self.has_path or self.order > 1:
+            return self.has_path
+        return answers.elements_meet(self.ask, None if self._answer is None else self._answer.array)
+
+    @property
+    def has_path(self) -> bool:
+        """Whether a gradient path leads from x to y, whichever elements are asked for."""
         if self._answer is not None:
             return self._answer.connected
         return not self.known_unconnected and answers.connected(self.ask)

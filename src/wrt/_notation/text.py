@@ -53,7 +53,7 @@ def _selection(name: str, elements: Elements) -> str:
 
 
 def _result(derivative: Derivative) -> str:
-    if not derivative.connected:
+    if not derivative.has_path:
         return "  not connected: exact zeros"
     if derivative.size == 1:
         return f"= {derivative.item():.6g}"

@@ -21,6 +21,7 @@ from wrt._core.protocol import Recording
 from wrt._core.value import Value, stays_here
 from wrt._core.where import Where
 from wrt._names.peek import forget_locals
+from wrt._notation.again import Again
 from wrt.errors import NotATensor, NotRecorded
 
 
@@ -237,6 +238,7 @@ def trace(f: Callable[..., Any], *args: Any, values: bool = False, **kwargs: Any
         recording = backend.trace(f, args, kwargs, **({"values": True} if values else {}))
     finally:
         forget_locals(sys._getframe(1))
+    recording.again = Again(f, args, kwargs)
     return Trace({backend.name: recording})
 
 

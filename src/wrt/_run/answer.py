@@ -255,7 +255,13 @@ def independent(ask: Ask, columns: int) -> Answer:
     """Exact zeros, or why they would be wrong."""
     raise_unless_independent(ask)
     zeros = ask.y.record.backend.arrays.zeros((ask.m, columns), ask.x.values[0])
-    return exact(zeros, INDEPENDENT, connected=False)
+    made, again = exact(zeros, INDEPENDENT, connected=False), ask.y.record.again
+    if again is not None and CURRENT.get().run_again:
+        found = again(ask.y, ask.x.values[0])
+        if isinstance(found, Exception):
+            raise found
+        made.report.notes.append(found)
+    return made
 
 
 def exact(array: Array, words: str, *, connected: bool) -> Answer:
@@ -281,6 +287,35 @@ def _identity(ask: Ask) -> Array:
     if not met.any():  # other elements alone: zeros, if it is one value
         ask.y.record.refuse_filled(ask.y)
     return ask.y.record.backend.arrays.from_numpy(met, ask.y)
+
+
+def elements_meet(ask: Ask, array: Array | None) -> bool | None:
+    """Whether these elements of y depend on these of x, between which a path leads; None where that takes more than one pass.
+
+    `array` is the answer, where it is there already.
+    """
+    parts = ask.x.parts
+    if is_identity(ask):
+        if np.isin(ask.rows.positions, parts[0].elements.positions).any():
+            return True
+        try:
+            ask.y.record.refuse_filled(ask.y)
+        except WrtError:
+            return None
+        return False
+    if ask.m * ask.n == 0 or (ask.rows.everything and all(part.elements.everything for part in parts)):
+        return True
+    arrays = ask.y.record.backend.arrays
+    for some in meant(ask):
+        sweeper = Sweeper(some, some.y.record.engine(some.y, some.x.values), Report())
+        weights = arrays.from_numpy(np.random.default_rng(0).uniform(0.5, 1.0, (1, ask.m)), ask.y)
+        found = sweeper.pull_weights(weights, "do they meet?", batched=False) if array is None else array
+        if found is not None and arrays.nonzero(found, 0.0).any():
+            return True
+        marks = sweeper.engine.reach(ask.rows.positions, certain=True) if len(some.x.parts) == 1 else None
+        if marks is not None:
+            return bool(marks[:, some.x.parts[0].elements.positions].any())
+    return None
 
 
 def connected(ask: Ask) -> bool:

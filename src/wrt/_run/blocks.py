@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -185,19 +185,6 @@ def _cut(arrays: Any, blocks: Blocks, axes: tuple[Axis, ...], lengths: list[int]
 
     array = arrays.reshape(blocks.array, tuple(n for _, n in split(blocks.axes)))
     return Blocks(array, split(blocks.axes), split(blocks.rows), split(blocks.columns))
-
-
-def with_itself(arrays: Any, blocks: Blocks, over: Literal["x", "y"]) -> Blocks:
-    """JᵀJ over x, JJᵀ over y; a diagonal of J is one of its product with itself."""
-    own = blocks.columns if over == "x" else blocks.rows
-    other = dict(zip(own, _new(tuple(length for _, length in own)), strict=True))
-    for axis in set(blocks.rows).intersection(blocks.columns):
-        other.pop(axis)
-    axes, rows, columns = (
-        tuple(other.get(axis, axis) for axis in each) for each in (blocks.axes, blocks.columns, blocks.rows)
-    )
-    turned = Blocks(blocks.array, axes, rows, columns)
-    return _product(arrays, turned, blocks) if over == "x" else _product(arrays, blocks, turned)
 
 
 def dense(arrays: Any, blocks: Blocks) -> Array:

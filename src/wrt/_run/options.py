@@ -16,11 +16,13 @@ from wrt.errors import WrongQuery
 class Options:
     """`certify`: prove every answer of several passes. `memory`: bytes an answer may take (None: what is free).
 
+    `run_again`: before zeros are returned for want of a path, a traced function is run once more at a moved x.
     `way`: "pull" for rows or "push" for columns, whatever they cost (None: the planner decides).
     """
 
     certify: bool = True
     memory: int | None = None
+    run_again: bool = True
     way: Way | None = None
 
     def __post_init__(self) -> None:

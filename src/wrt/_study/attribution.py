@@ -15,10 +15,11 @@ import numpy as np
 from wrt import _backends
 from wrt._core.index import Elements
 from wrt._core.thresholds import BLOCK_BYTES
+from wrt._notation.again import kept
 from wrt._notation.d import d
 from wrt._notation.joined import reshaped
 from wrt._notation.trace import Handle, Trace, trace
-from wrt._study.tensors import Numbers, finder, kept, numbers
+from wrt._study.tensors import Numbers, finder, numbers
 from wrt.errors import NotDifferentiable, WrongIndex, WrongQuery, WrongShape
 
 Copies = Callable[[slice], Any]

@@ -15,6 +15,7 @@ import numpy as np
 
 from wrt import _pictures
 from wrt._core.protocol import random_signs
+from wrt._notation.again import kept
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._study.tensors import (
@@ -22,7 +23,6 @@ from wrt._study.tensors import (
     finder,
     handle_of,
     is_float,
-    kept,
     narrow_places,
     numbers,
     precision,

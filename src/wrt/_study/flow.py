@@ -153,7 +153,7 @@ def _numbers(derivative: Any) -> Numbers | None:
         g = numbers(derivative)
     except WrtError:
         return None
-    return g if derivative.connected else None
+    return g if derivative.has_path else None
 
 
 def _feature_maps(record: Any, model: Any) -> Iterator[tuple[str, Handle]]:

@@ -8,10 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from wrt._notation.again import kept
 from wrt._notation.d import d
 from wrt._notation.trace import Handle, Trace, trace
 from wrt._run.progress import Progress
-from wrt._study.tensors import Finder, Numbers, finder, is_float, kept, numbers, precision, tensor_like
+from wrt._study.tensors import Finder, Numbers, finder, is_float, numbers, precision, tensor_like
 from wrt.errors import NotDifferentiable, WrongQuery
 
 Way = Literal["up", "down"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -61,15 +60,6 @@ def named(answers: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from named(one, f"{prefix}[{place}]")
     else:
         yield prefix or "x", answers
-
-
-@contextmanager
-def kept(*objects: Any) -> Iterator[None]:
-    """Run models inside: running statistics and random states are afterwards what they were before."""
-    with ExitStack() as stack:
-        for one in _backends.loaded():
-            stack.enter_context(_backends.part(one.name, "training").kept(objects))
-        yield
 
 
 def tensors_of(run: Trace, handle: Handle) -> set[int]:

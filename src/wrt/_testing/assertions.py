@@ -53,7 +53,7 @@ def assert_depends(y: Any, x: Any) -> Proven:
         path = "a gradient path leads there, but nothing comes through at these numbers"
         raise Failed(
             f"{names[0]} does not depend on {names[1]} here: every derivative is 0",
-            path if probe.J.connected else "no operation leads from one to the other",
+            path if probe.J.has_path else "no operation leads from one to the other",
             f"ask wrt.why({names[0]}, {names[1]}) where it is lost",
         )
     proof = "a gradient path, and derivatives that are not zero at these numbers"
@@ -84,7 +84,7 @@ def assert_independent(y: Any, x: Any) -> Proven:
         raise Undecided(f"{claim}: cannot tell", missing.what, missing.write) from None
     except NoPath as cut:
         raise Undecided(f"{claim} by its derivative, which says nothing here", cut.where, cut.write) from None
-    if not probe.J.connected:
+    if not probe.J.has_path:
         return Proven(claim, "structurally: no path leads from one to the other", 1)
     probe.refuse_not_finite(g)
     if not np.any(g):
@@ -407,7 +407,7 @@ def _fault(one: Any) -> str:
         return "it does not require grad"
     except NotDifferentiable as missing:
         return missing.what
-    if not one.connected:
+    if not one.has_path:
         return "the loss does not use it"
     if not np.isfinite(g).all():
         return f"{int((~np.isfinite(g)).sum())} of {g.size} gradients are NaN or infinite"

@@ -39,6 +39,8 @@ class FiniteRecord:
     """Positional arrays in, one array out."""
 
     recorded = True
+    again: Any = None
+    changes = ""
     output: Any
     inputs: list[Any]
     keywords: dict[str, Any]

@@ -36,6 +36,16 @@ INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "remat",
 """Operations that only wrap others: they are replaced by what they contain."""
 
 CONTROL = frozenset({"scan", "while", "cond"})
+
+
+def names_inside(primitive: Any, params: dict[str, Any]) -> Iterator[str]:
+    """The name of an operation, and of all inside of it."""
+    yield str(primitive.name)
+    for jaxpr in inner_jaxprs(params):
+        for eqn in jaxpr.eqns:
+            yield from names_inside(eqn.primitive, eqn.params)
+
+
 """Operations with functions of the user inside."""
 
 OPEN_LOOPS = frozenset({"while"})

@@ -433,6 +433,12 @@ def _scan(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> li
         carry = again
 
 
+def carried_into(params: dict[str, Any], output: int) -> Labels:
+    """The inputs of a scan's body from which one of its results is computed, in the same iteration."""
+    many = len(params["jaxpr"].jaxpr.invars)
+    return _jaxpr(params["jaxpr"], [frozenset((k,)) for k in range(many)], gradient=False)[output]
+
+
 def _while(params: dict[str, Any], given: Sequence[Labels], gradient: bool) -> list[Labels]:
     tests, consts = params["cond_nconsts"], params["body_nconsts"]
     carry = list(given[tests + consts :])

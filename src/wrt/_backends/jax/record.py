@@ -18,7 +18,7 @@ from wrt._backends.jax.evidence import JaxEvidence
 from wrt._backends.jax.flow import flow, last_weights, widest
 from wrt._backends.jax.graph import Buffer, buffer_of, plain_graph
 from wrt._backends.jax.loops import Loops
-from wrt._backends.jax.models import followed
+from wrt._backends.jax.models import followed, is_model
 from wrt._backends.jax.names import Names
 from wrt._backends.jax.program import Op, Program, Var, between
 from wrt._backends.jax.recorded_function import JaxRecordedFunction
@@ -44,6 +44,7 @@ class JaxRecord:
     """The operations of one run, its inputs and outputs in the user's own containers, and its names."""
 
     recorded = True
+    again: Any = None
     output: Any
     inputs: list[Any]
     keywords: dict[str, Any]
@@ -80,6 +81,7 @@ class JaxRecord:
         self.recorder.on_inlined = self.naming.inlined
         self.recorder.on_emitted = self.loops.emitted
         models = [f, *given, *words.values()]
+        self.stateful = any(map(is_model, models))
         self.naming.parameters(models)
         RUNNING.append(self)
         try:
@@ -143,6 +145,11 @@ class JaxRecord:
     def bound(self, binding: Binding) -> Value:
         var = binding.object.key
         return Value(self, var, tuple(var.aval.shape), var.aval.dtype, binding.name)
+
+    @property
+    def changes(self) -> str:
+        changing = self.stateful or any(op.effects for op in self._recorded)
+        return "it calls back into Python, or has a model with a state" if changing else ""
 
     @property
     def graph(self) -> Graph:
@@ -270,7 +277,15 @@ class JaxRecord:
         return bool(self.program.wide == compat.X64.value)
 
     def refuse_filled(self, value: Value) -> None:
-        """Every `.at[i].set` made a Value of its own."""
+        """Every `.at[i].set` made a Value of its own; but pieces that were computed from one another may be stacked."""
+        var = self.loops.var_of(value)
+        if var.op is not None and unreached.is_stacked(var):
+            name = value.name or "y"
+            raise NotRecorded(
+                f"d({name})[i] / d({name})[j] of what was stacked",
+                f"{unreached.told(var.op)} stacks copies of arrays computed from one another, and no later one reads it",
+                'ask for the variables that were stacked, d(t["h", i]) / d(t["h", j]), with h their name',
+            )
 
     def engine(self, y: Value, xs: Sequence[Value]) -> JaxEngine:
         if not self._as_recorded:
@@ -303,7 +318,7 @@ class JaxRecord:
         return compat.outside() if compat.transforming() else nullcontext()
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        return unreached.verdict(y.key, x.key, self.recorder.left)
+        return unreached.verdict(y.key, x.key, self.recorder.left, self._recorded, self.loops.decided)
 
     def notes(self, y: Value, x: Side) -> list[str]:
         noted = list(x.notes)
@@ -373,6 +388,7 @@ class BareRecord:
     """
 
     recorded = False
+    again: Any = None
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend

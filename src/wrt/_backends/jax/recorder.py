@@ -28,6 +28,8 @@ class Left:
     var: Var
     how: str
     where: Where | None
+    at: int
+    """How many operations had been recorded."""
 
 
 class Recorded(compat.Tracer):
@@ -122,7 +124,7 @@ class Recorder(compat.Trace):
 
     def asked(self, var: Var, how: str) -> Any:
         found = spot() if self.open else None
-        self.left.append(Left(var, how, place(*found) if found else None))
+        self.left.append(Left(var, how, place(*found) if found else None, len(self.program.ops)))
         return self.program.value(var)
 
     @contextmanager

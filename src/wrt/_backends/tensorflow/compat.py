@@ -35,6 +35,9 @@ CARRIES_GRADIENT = FLOATS | {tf.variant.as_datatype_enum}
 READS_VARIABLE = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "ResourceStridedSlice"})
 LOOKS_AT_VARIABLE = READS_VARIABLE | {"VariableShape", "VarIsInitializedOp", "DestroyResourceOp", "VarHandleOp"}
 """Operations that leave a variable as it is; any other one that takes its handle writes to it."""
+ABOUT_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs"})
+ONLY_LOOKS = frozenset({"PrintV2", "Assert", "CheckNumerics", "DestroyResourceOp", "DeleteIterator", "NoOp"})
+"""Operations that give nothing back, and write nothing that a program reads."""
 
 
 @cache
@@ -231,6 +234,11 @@ def gives_the_same_again(op: str) -> bool:
     return known is not None and not known.is_stateful
 
 
+def reads_the_world(op: str) -> bool:
+    """Whether an operation may give what was written somewhere before: a file, a queue, a generator."""
+    return not (gives_the_same_again(op) or is_call(op) or op in LOOKS_AT_VARIABLE or "Random" in op)
+
+
 STEPS = frozenset({"Round", "Rint", "Floor", "Ceil", "FloorDiv", "TruncateDiv", "ArgMax", "ArgMin"})
 """Operations that have a gradient function, which answers None whatever it is given."""
 
@@ -370,13 +378,13 @@ def notice_host_functions(notice: Callable[..., None]) -> Patch:
 
 
 @contextmanager
-def notice_arrays(notice: Callable[[Tensor], None]) -> Iterator[None]:
-    """Call `notice` for every tensor that is made of a NumPy array, or of memory that somebody else shares."""
+def notice_arrays(notice: Callable[[Tensor, bool], None]) -> Iterator[None]:
+    """Call `notice` for every tensor made of numbers; True: of a NumPy array, or of memory that somebody else shares."""
 
     def shared(original: Callable[..., Any]) -> Callable[..., Any]:
         def noticed(*arguments: Any) -> Any:
             made = original(*arguments)
-            notice(made)
+            notice(made, True)
             return made
 
         return noticed
@@ -384,8 +392,8 @@ def notice_arrays(notice: Callable[[Tensor], None]) -> Iterator[None]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def noticed(value: Any, *rest: Any, **keywords: Any) -> Any:
             made = original(value, *rest, **keywords)
-            if isinstance(value, (np.ndarray, np.generic)):
-                notice(made)
+            if made is not value:
+                notice(made, isinstance(value, (np.ndarray, np.generic)))
             return made
 
         return noticed

@@ -73,6 +73,12 @@ def variables_of(frame: FrameType) -> list[Any]:
     return [item for item in flat if isinstance(item, tf.Variable)]  # never Keras' own: those are read in Python
 
 
+def is_given(tensor: Any, frame: FrameType) -> bool:
+    """Whether a function of TensorFlow was given this tensor itself, rather than a number that it made a tensor of."""
+    flat = [item for value in frame.f_locals.values() for item in (value if isinstance(value, (list, tuple)) else (value,))]
+    return any(item is tensor for item in flat)
+
+
 def is_from_numpy(frame: FrameType) -> bool:
     """Whether the function of TensorFlow that ran the operation was given a NumPy array."""
     inner: FrameType | None = frame

@@ -42,6 +42,10 @@ class Leak(NamedTuple):
     spot: Spot | None
     how: str = "numpy"
 
+    @property
+    def where(self) -> str:
+        return f"what {self.how} writes" if self.how[0].isupper() else "Python"
+
 
 class Log:
     """What ran, in order; `tensors` has the shape and dtype of every number, `producer` the operation that made it."""
@@ -54,6 +58,9 @@ class Log:
         self.references: dict[int, Any] = {}  # number -> the tensor, or a weak reference to it
         self.first_seen: dict[int, int] = {}  # tensors that no recorded operation made -> operations before them
         self.from_numpy: dict[int, Spot | None] = {}  # arrays that became tensors while recording
+        self.foreign: dict[int, Spot | None] = {}  # tensors that were made meanwhile, and not seen being made
+        self.converted: set[int] = set()  # tensors made of Python numbers
+        self.threads: list[tuple[int, Spot | None]] = []  # operations before other threads began to run
         self.leaks: list[Leak] = []
         self.current: dict[int, int] = {}  # handle of a variable -> its number since the last write
         self.blind: set[int] = set()  # operations whose gradient could not be recorded after the fact

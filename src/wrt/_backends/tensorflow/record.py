@@ -10,21 +10,24 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from types import CodeType, FrameType
 from typing import Any
 
 from wrt._backends.tensorflow import compat, events
-from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, variables_of
+from wrt._backends.tensorflow.frames import OURS, asked_at, how_read, is_from_numpy, is_given, variables_of
 from wrt._backends.tensorflow.log import Leak, Operation
 from wrt._backends.tensorflow.names import name_layers
+from wrt._backends.tensorflow.patching import Patch
 from wrt._backends.tensorflow.recording import TensorFlowRecording
 from wrt._backends.tensorflow.tensors import is_tensor, taped_as
 from wrt._backends.tensorflow.tracing import pause_inside_operations
 from wrt._backends.tensorflow.writes import UPDATES, Update
 from wrt._core.interrupts import held_back
 from wrt._core.protocol import Backend
-from wrt._core.where import Spot, spot, user_frame
+from wrt._core.where import Spot, others_run_user_code, spot, user_frame
 from wrt._names.frame_names import visible_tensors
 from wrt._names.watch import Watcher
 
@@ -81,8 +84,12 @@ class Recorder:
         recording = self.recording
         stack.enter_context(compat.EAGERLY.on())
         stack.enter_context(compat.notice_reads(self._read))
-        stack.enter_context(compat.notice_arrays(self._from_numpy))
+        stack.enter_context(compat.notice_arrays(self._converted))
         stack.enter_context(compat.notice_custom_gradients(self._custom))
+        for owner, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
+            stack.enter_context(Patch(owner, name, self._thread))
+        if others_run_user_code():
+            recording.log.threads.append((0, None))
         stack.enter_context(name_layers(self))
         stack.enter_context(events.follow_events(recording.events, self._count, self._number))
         recording.tape = compat.open_tape()
@@ -158,6 +165,14 @@ class Recorder:
         if frame is not None and is_tensor(tensor):
             self._note(name, tensor, frame.f_code, frame.f_lasti)
 
+    def _thread(self, original: Any) -> Any:
+        @wraps(original)
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            self.recording.log.threads.append((self._count(), spot(sys._getframe(1))))
+            return original(*args, **kwargs)
+
+        return begin
+
     def _custom(self, op: Any, outputs: Any, inputs: Any, backward: Any) -> None:
         """A gradient of the user's own is about to be recorded: only if one of its inputs is watched."""
         if not compat.is_quiet():
@@ -170,12 +185,13 @@ class Recorder:
 
     def _read(self, tensor: Any) -> None:
         log, number = self.recording.log, compat.number(tensor)
-        if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS and number in self.recording.taped:
+        if not compat.is_quiet() and number in self.recording.taped:
             here, how = spot(sys._getframe(1)), how_read(sys._getframe(1))
             log.leaks.append(Leak(number, log.count, here, how))
 
-    def _from_numpy(self, tensor: Any) -> None:
-        if not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS:
+    def _converted(self, tensor: Any, array: bool) -> None:
+        self.recording.log.converted.add(compat.number(tensor))
+        if array and not compat.is_quiet() and compat.kind(tensor) in compat.FLOATS:
             self.recording.log.from_numpy[compat.number(tensor)] = spot(sys._getframe(1))
 
     # ---------------------------------------------------------------- operations
@@ -258,8 +274,11 @@ class Recorder:
             self.meet(tensor, watch=not watched)
             if fresh:
                 variables = variables_of(frame) if variables is None else variables
-                if not self._was_read(tensor, variables, frame) and is_from_numpy(frame):
-                    log.from_numpy[number] = spot(frame)
+                if not self._was_read(tensor, variables, frame):
+                    if is_from_numpy(frame):
+                        log.from_numpy[number] = spot(frame)
+                    elif number not in log.converted and is_given(tensor, frame):
+                        log.foreign[number] = spot(frame)
             carries |= kind in compat.CARRIES_GRADIENT
             carries |= kind == compat.RESOURCE and op in compat.READS_VARIABLE
         if watched or not carries:

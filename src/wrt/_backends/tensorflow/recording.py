@@ -39,6 +39,7 @@ class TensorFlowRecording:
     """What is known of a run once it is over (and while it goes on)."""
 
     recorded = True
+    again: Any = None
 
     def __init__(self, backend: Backend, start: int) -> None:
         self.backend = backend
@@ -61,6 +62,10 @@ class TensorFlowRecording:
         self._assignments: dict[int, int] = {}  # handle -> how often it was assigned to
         self._late: set[int] = set()
         self._reads: dict[int, dict[int, list[Any]]] = {}  # handle -> assignments before -> what was read
+
+    @property
+    def changes(self) -> str:
+        return "it assigns to variables" if self._assignments else ""
 
     def watch(self, number: int, tensor: Any) -> None:
         if not compat.tapes_are_stopped():  # then it would not be heard

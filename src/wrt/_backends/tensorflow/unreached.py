@@ -103,14 +103,37 @@ def _left(question: Unreached) -> NoPath | None:
             f"{_line(where)} uses a NumPy array, and what that was made of is not recorded",
             f"compute it with TensorFlow, or make it a tensor before the recording if it does not depend on {x}",
         )
-    tensors, _ = log.ancestors([question.y])
+    tensors, operations = log.ancestors([question.y])
+    for number in sorted(tensors.intersection(log.foreign)):
+        return NoPath(
+            question.no_path,
+            f"{_line(log.foreign[number])} uses a tensor that was made during the block where nobody looked: in another thread",
+            f"compute it in the thread that records; whether it depends on {x} was not seen",
+        )
+    for k in sorted(operations):
+        if log.operations[k].via == "from_generator":
+            return NoPath(
+                question.no_path,
+                f"{_line(log.operations[k].spot)} calls Python in another thread; what the generator reads is not recorded",
+                f"make {y} of tensors, or make the dataset before the recording if it does not depend on {x}",
+            )
+    reads = [k for k in operations if log.operations[k].op in compat.READS_VARIABLE]
+    for after, spot in log.threads:
+        if any(k >= after for k in reads):
+            return NoPath(
+                question.no_path,
+                f"{_line(spot) if spot else 'before the block'} another thread began; {y} uses a variable, which it may write",
+                f"assign to variables in the thread that records; whether it wrote what depends on {x} was not seen",
+            )
     leak = _first_leak(log, question.x)
-    fresh = [n for n in tensors if log.first_seen.get(n, -1) >= (leak.after if leak else 0) and n > log.start]
-    if leak is None or not fresh:
+    if leak is None or not (
+        any(log.first_seen.get(n, -1) >= leak.after and n > log.start for n in tensors)
+        or any(k >= leak.after and compat.reads_the_world(log.operations[k].op) for k in operations)
+    ):
         return None
     return NoPath(
         question.no_path,
-        f"{_line(leak.spot)} reads a number computed from {x} into Python, and {y} uses a constant made afterwards",
+        f"{_line(leak.spot)} reads a number computed from {x} into {leak.where}, and {y} uses a constant made afterwards",
         "keep the value a tensor: write tf operations instead of .numpy() or float()",
     )
 
@@ -122,10 +145,14 @@ def arrays_from_outside(log: Log, y: int, x: int) -> list[Spot | None]:
 
 
 def _first_leak(log: Log, x: int) -> Leak | None:
-    for leak in log.leaks:
-        if leak.number == x or log.between(x, leak.number):
-            return leak
-    return None
+    """Where numbers made of x first went to Python, or into what gives nothing back (a file); shapes are no numbers."""
+    reached, leaks = {x}, list(log.leaks)
+    for index, operation in enumerate(log.operations):
+        if operation.op not in compat.ABOUT_SHAPES and not reached.isdisjoint(operation.inputs):
+            reached.update(operation.outputs)
+            if not operation.outputs and operation.op not in compat.ONLY_LOOKS:
+                leaks.append(Leak(x, index + 1, operation.spot, operation.op))
+    return min((leak for leak in leaks if leak.number in reached), key=lambda leak: leak.after, default=None)
 
 
 def _line(spot: Spot | None) -> str:

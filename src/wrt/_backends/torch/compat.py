@@ -8,16 +8,19 @@ Private names, and the versions of torch in which they were seen as they are use
     _C._FunctionBase, autograd._engine_run_backward, Variable._execution_engine                2.2 to 2.13
     _C._autograd._get_creation_meta, _saved_tensors_hooks_is_enabled, _C._storage_Use_Count    2.1 to 2.13
     autograd._unsafe_preserve_version_counter, utils._pytree, utils.checkpoint._checkpoint_hook  2.1 to 2.13
+    _C._from_dlpack, Tensor._post_accumulate_grad_hooks                                          2.1 to 2.13
     on nodes: _input_metadata, _sequence_nr(), _saved_*, _raw_saved_*, _forward_cls; on storages: _cdata  2.1 to 2.13
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
 import warnings
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -35,6 +38,7 @@ from wrt._backends.torch import thresholds
 from wrt._backends.torch.nodes import Node
 from wrt._backends.torch.sharded import whole
 from wrt._core.where import user_files
+from wrt._names.frame_names import visible_tensors
 
 
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
@@ -115,8 +119,32 @@ def remove_function_mode(mode: Any) -> None:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """Which memory a tensor lies in: the same number for all its views."""
-    found: int = tensor.untyped_storage()._cdata
+    try:
+        found: int = tensor.untyped_storage()._cdata
+    except NotImplementedError:  # inside of torch.func tensors are wrapped
+        return id(tensor)
     return found
+
+
+def print_of(tensor: torch.Tensor) -> int:
+    """A fingerprint of all memory that a tensor lies in."""
+    storage = tensor.untyped_storage() if tensor.device.type == "cpu" else tensor.untyped_storage().cpu()
+    return zlib.crc32((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())) if storage.nbytes() else 0
+
+
+def tensors_there() -> dict[int, tuple[Any, int]]:
+    """Every tensor of the process by its identity, and how often it was written."""
+    return _counted(one for one in gc.get_objects() if _HOLDERS[type(one)] == "tensor")
+
+
+def tensors_at_hand(frame: FrameType | None) -> dict[int, tuple[Any, int]]:
+    """The same of those at hand in the user's code: found a thousand times as fast."""
+    named = {} if frame is None else visible_tensors(frame, lambda value: isinstance(value, torch.Tensor))
+    return _counted((*named.values(), *at_hand(frame)))
+
+
+def _counted(tensors: Iterable[torch.Tensor]) -> dict[int, tuple[Any, int]]:
+    return {id(one): (weakref.ref(one), -1 if one.is_inference() else one._version) for one in tensors}
 
 
 keep_version_counter: Any = torch.autograd._unsafe_preserve_version_counter
@@ -201,11 +229,6 @@ def has_modes() -> bool:
         or torch.is_autocast_enabled("cuda")
         or torch._C._len_torch_function_stack()
     )
-
-
-def is_transformed() -> bool:
-    """Whether operations mean something else at the moment: inside `torch.func` transforms and dispatch modes."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or bool(torch._C._len_torch_dispatch_stack())
 
 
 def own(gradient: torch.Tensor) -> torch.Tensor:
@@ -332,6 +355,11 @@ def multiplies_in_tf32(edge: GradientEdge | None) -> bool:
 _BY_CUDNN = ("Convolution", "Cudnn", "CppFunction")  # the last: nodes that Python has no name for
 
 
+def accumulate_hooks(tensor: torch.Tensor) -> Any:
+    """What `register_post_accumulate_grad_hook` keeps with a leaf."""
+    return tensor._post_accumulate_grad_hooks if tensor.is_leaf and tensor.requires_grad else None
+
+
 def node_hooks(node: Node) -> int:
     """How many hooks of the user's a node has; torch tells of them to whoever sets another one."""
     found = 0
@@ -440,6 +468,11 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
     replaced. So they are looked for where programs keep them: in the variables of the function that asked and of the one that
     called it, and in small containers, objects and modules there.
     """
+    return [tensor for tensor in at_hand(frame) if tensor.retains_grad]
+
+
+def at_hand(frame: FrameType | None) -> list[torch.Tensor]:
+    """The tensors that programs hold where they can be found."""
     found: list[torch.Tensor] = []
     frames = 0
     while frame is not None and frames < thresholds.RETAINED_FRAMES:
@@ -454,8 +487,7 @@ def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
                     if kind is None:
                         continue
                     if kind == "tensor":
-                        if value.retains_grad:
-                            found.append(value)
+                        found.append(value)
                     elif looked_into < thresholds.RETAINED_OBJECTS:
                         if kind == "module":
                             own = vars(value)

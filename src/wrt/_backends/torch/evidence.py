@@ -20,7 +20,7 @@ from wrt._backends.torch.recording.entries import Entry
 from wrt._backends.torch.recording.graph import operations_of_nodes
 from wrt._core.evidence import Again, Event, Numbers
 from wrt._core.graph import Graph, Node, upstream
-from wrt._core.where import Where
+from wrt._core.where import Where, place
 
 if TYPE_CHECKING:
     from wrt._backends.torch.recording.recording import TorchRecording
@@ -72,7 +72,8 @@ class TorchEvidence:
 
     def unrecorded(self, y: int, x: int) -> Sequence[Where | None]:
         """Where y takes what nobody saw being made: in code that no recording looks into, which has no line."""
-        return [None] if self.recorder.may_come_unrecorded(self.graph, upstream(self.graph, y)) else []
+        found = self.recorder.open_channel(self.graph, upstream(self.graph, y))
+        return [] if found is None else [None if found.spot is None else place(*found.spot)]
 
     def look_from(self, y: int) -> None:
         """There is one engine."""
@@ -94,7 +95,9 @@ class TorchEvidence:
             return False
         if made.node is None and self._is_leaf(output):
             return False
-        return node.op not in ("data", "detach", "detach_", "data=", "tensor", "grad", "__deepcopy__") and not self.off(node)
+        return node.op not in (
+            "data", "detach", "detach_", "data=", "outside", "backward", "tensor", "grad", "__deepcopy__",
+        ) and not self.off(node)
 
     def _is_leaf(self, output: int) -> bool:
         entry = self.recorder.values[output]

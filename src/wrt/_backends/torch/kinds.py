@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 _PROPERTIES = (
-    "shape dtype device layout ndim is_leaf requires_grad grad_fn _version _base names is_cuda is_cpu is_sparse "
+    "shape dtype device layout ndim is_leaf requires_grad _version _base names is_cuda is_cpu is_sparse "
     "is_quantized is_meta is_mkldnn is_nested output_nr _backward_hooks retains_grad itemsize nbytes is_sparse_csr "
     "_grad _cdata is_mps is_xpu"
 ).split()
 _METHODS = (
     "size dim ndimension numel nelement stride storage_offset is_floating_point is_complex is_contiguous "
-    "element_size data_ptr is_inference is_signed is_conj is_neg __len__ __hash__ __repr__ "
+    "element_size is_inference is_signed is_conj is_neg __len__ __hash__ "
     "get_device _is_view has_names is_same_size is_set_to is_pinned is_shared retain_grad "
-    "register_post_accumulate_grad_hook __dlpack_device__ __format__ __dir__ __class__ dense_dim sparse_dim _nnz "
-    "is_coalesced __cuda_array_interface__ __array_wrap__"
+    "register_post_accumulate_grad_hook __dlpack_device__ __dir__ __class__ dense_dim sparse_dim _nnz "
+    "is_coalesced __array_wrap__"
 ).split()
 
 
@@ -48,7 +48,8 @@ VERBATIM = frozenset(
         "requires_grad_ requires_grad grad backward tensor as_tensor from_numpy asarray scalar_tensor set_ "
         "_make_subclass is_nonzero allclose equal __reversed__ _grad share_memory_ pin_memory __dlpack__ "
         "set_grad_enabled _set_grad_enabled manual_seed save register_hook __deepcopy__ data= grad= requires_grad= "
-        "autograd.grad resize_ resize_as_ apply_ map_ map2_ __reduce_ex__ untyped_storage storage"
+        "autograd.grad resize_ resize_as_ apply_ map_ map2_ __reduce_ex__ untyped_storage storage data_ptr to_dlpack grad_fn "
+        "__repr__ __format__ __cuda_array_interface__"
     ).split()
 )
 """Run on the user's own tensors, never on shadows: they leave the graph, or are about its state."""
@@ -65,13 +66,16 @@ TURNED = frozenset("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_str
 REMEMBERED = KINKED | REBOUND | {"requires_grad_", "requires_grad="}
 """Calls of which more than inputs and outputs is noted."""
 
-STORAGE = frozenset(["untyped_storage", "storage"])
-"""The memory itself: who has it can read the numbers and make other tensors of them."""
+STORAGE = frozenset("untyped_storage storage data_ptr __cuda_array_interface__ grad_fn".split())
+"""The memory itself, or what the graph saved: who has it can read the numbers and make other tensors of them."""
+
+EXPOSING = (STORAGE | {"numpy", "__array__", "__dlpack__", "to_dlpack"}) - {"grad_fn"}
+"""Calls that hand out the memory of a tensor: whoever has it can write there unseen."""
 
 LEAVES_TENSORS = STORAGE | frozenset(
     (
         "item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__ is_nonzero __contains__ allclose "
-        "equal __dlpack__ __reduce_ex__"
+        "equal __dlpack__ to_dlpack __reduce_ex__ __repr__ __format__"
     ).split()
 )
 """The value goes on as a Python or NumPy object, or as bytes; the gradient cannot."""

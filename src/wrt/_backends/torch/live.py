@@ -75,6 +75,7 @@ class LiveRecord:
     """All live graphs of the process; a Value is an edge into one of them."""
 
     recorded = False
+    again: Any = None
     outside = nullcontext  # the engine leaves the user's modes by itself
     answers = None  # tensors can be written to, and hooks can change
 
@@ -232,8 +233,8 @@ class LiveRecord:
         return tensor.detach()
 
     def unreached(self, y: Value, x: Value) -> bool | Exception:
-        if x.key.edge is not None and self._made_from(x, y):
-            return True  # x is computed from y: graphs have no cycles, so y cannot depend on x
+        if x.key.edge is not None and y.key.version <= 0 and self._made_from(x, y):
+            return True  # x is computed from y, which was never written: graphs have no cycles, so y cannot depend on x
         if any(map(compat.is_reentrant_checkpoint, compat.reachable(y.key.edge.node))):
             return reentrant_checkpoint()  # its inside, with every parameter in it, is hidden from the graph
         a, b = _name(y, "y"), _name(x, "x")

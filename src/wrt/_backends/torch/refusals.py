@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from wrt._backends.torch.compat import Words
 from wrt._core.graph import Node
 from wrt._core.thresholds import MESSAGE_CHARACTERS
-from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, WrtError
+from wrt._core.where import Where
+from wrt.errors import EngineRefused, GradientCut, GraphFreed, NoPath, NotRecorded, WrtError
 
 
 @contextmanager
@@ -82,11 +83,27 @@ def made_elsewhere(y: str, x: str, between: str) -> NoPath:
     )
 
 
-def unrecorded_code(y: str, x: str) -> NoPath:
+def open_channel(y: str, x: str, words: str, where: Where | None) -> NoPath:
+    """Zeros would be a guess: numbers may have come into y by a way that nobody saw."""
+    if words:
+        line = f"{where}  {where.text}" if where else "before the block"
+        return NoPath(
+            f"no gradient path from {x} to {y}",
+            f"{line}  {words}: whether {y} was made of {x} there was not seen",
+            f"keep that out of the block, or compute {y} by operations of torch alone",
+        )
     return NoPath(
         f"no gradient path from {x} to {y}",
         f"the run went through torch.func, TorchScript or a thread: what it made of {x}, without requires_grad, is not known",
         f"write {x}.requires_grad_() before the run: autograd follows it there too",
+    )
+
+
+def written_since(y: str) -> NotRecorded:
+    return NotRecorded(
+        f"{y} was written in place after the recording had ended",
+        "what was written into it nobody saw, and its history is that of the numbers it had before",
+        f"put that line inside `with wrt.record():` too, or ask about {y} before it",
     )
 
 

@@ -51,6 +51,8 @@ def _gradient(number: int, operation: Operation, recorder: Recorder) -> Gradient
     carried = [k for k in operation.inputs if k in flagged or _carries(recorder.values[k])]
     if not carried:
         return "none"
+    if operation.name in ("data=", "outside"):
+        return "cut"
     made = [k for k in operation.outputs if k not in operation.inputs]
     if made and not any(_carries(recorder.values[k]) and not _starts_anew(recorder.values[k]) for k in made):
         return "cut"

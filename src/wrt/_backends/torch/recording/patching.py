@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from wrt._backends.torch import compat
 from wrt._backends.torch.kinds import TRAITS, Traits
 from wrt._backends.torch.recording.entries import is_shadow_source
-from wrt._backends.torch.recording.recorder import Recorder
+from wrt._backends.torch.recording.recorder import Recorder, Unseen
 from wrt._core.evidence import Event, LostHistory
 from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
@@ -55,7 +55,7 @@ def end(recording: Any) -> None:
     """It does not any more; the last one puts everything back."""
     with _LOCK:
         for thread, its in list(_RECORDING.items()):
-            if its is recording:
+            if its.recorder is recording.recorder:
                 del _RECORDING[thread]
         if not _RECORDING:
             _put_back()
@@ -156,17 +156,38 @@ def unrecorded_code() -> None:
     """
     for owner, name in ((torch.jit.ScriptFunction, "__call__"), (threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
         _replace(owner, name, _looking_away(getattr(owner, name)))
+    hooks: Any = torch.autograd.graph.saved_tensors_hooks
+    _replace(hooks, "__enter__", _looking_away(hooks.__enter__, "saved_tensors_hooks hands tensors to Python"))
 
 
-def _looking_away(original: Any) -> Any:
+def _looking_away(original: Any, words: str = "") -> Any:
     @wraps(original)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        recording = current()
-        if recording is not None:
-            recording.recorder.look_away()
+        recording, frame = current(), sys._getframe(1)
+        if recording is not None and not (words and _is_wrt(frame)):
+            recording.recorder.look_away(words, spot(frame) if words else None, compat.tensors_there() if words else None)
         return original(self, *args, **kwargs)
 
     return call
+
+
+def _is_wrt(frame: FrameType) -> bool:
+    return any(name.startswith("wrt.") for name, _ in _library_frames(frame))
+
+
+def tensors_from_elsewhere() -> None:
+    """What comes by DLPack lies on memory of somebody else, perhaps of a tensor of the run."""
+    original = torch._C._from_dlpack
+
+    def from_dlpack(capsule: Any) -> Any:
+        made, recording = original(capsule), current()
+        if recording is not None:
+            with compat.without_function_modes():
+                entry = recording.recorder.entry(made)
+            recording.recorder.open[entry.number] = Unseen("DLPack hands on memory", spot(sys._getframe(1)), None)
+        return made
+
+    _replace(torch._C, "_from_dlpack", from_dlpack)
 
 
 def checkpoints() -> None:
@@ -245,9 +266,12 @@ def backward_calls() -> None:
         if recording is None or _is_ours(frame):
             return original(roots, seeds, retain, create, inputs, *args, **kwargs)
         with compat.without_function_modes():
-            recording.events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
+            leaves = recording.events.backward(roots, bool(retain), inputs, bool(kwargs.get("accumulate_grad")), frame)
+            note_gradients = recording.events.begin_gradients((*roots, *seeds), leaves, frame)
         try:
-            return original(roots, seeds, True, create, inputs, *args, **kwargs)
+            result = original(roots, seeds, True, create, inputs, *args, **kwargs)
+            note_gradients()
+            return result
         except RuntimeError as error:
             values = recording.events.noted[-1].values
             if compat.Words.NO_HISTORY in str(error) and values:
@@ -281,8 +305,8 @@ def optimizers() -> None:
 
 
 PATCHES: list[Callable[[], None]] = [
-    custom_functions, tensors_set, parameters, unrecorded_code, checkpoints, compiled_code, module_calls, module_hooks,
-    backward_calls, optimizers,
+    custom_functions, tensors_set, parameters, unrecorded_code, tensors_from_elsewhere, checkpoints, compiled_code,
+    module_calls, module_hooks, backward_calls, optimizers,
 ]
 
 
@@ -315,9 +339,14 @@ class Events:
         copied = any(code.co_filename == copy.__file__ and code.co_name == "deepcopy" for _, code in _library_frames(frame))
         recorder.note("Parameter of a copy" if copied else "Parameter", None, [given], [entry.number], spot(frame))
 
-    def backward(self, roots: Any, retain: bool, inputs: Any, accumulate: bool, frame: FrameType | None) -> None:
-        """The user's backward is about to run."""
+    def backward(self, roots: Any, retain: bool, inputs: Any, accumulate: bool, frame: FrameType | None) -> list[Any]:
+        """The user's backward is about to run; returns the leaves whose `.grad` it will fill."""
         reached = self._reach(roots)
+        watched = (one() for one in self.recorder.entries.values())
+        if any(compat.is_custom(node) and not is_shadow_source(node) for node in reached) or any(
+            tensor is not None and (tensor._backward_hooks or compat.accumulate_hooks(tensor)) for tensor in watched
+        ):  # Python code of the user's will see gradients, and may keep them
+            self.recorder.look_away("a hook or a backward of yours sees gradients", spot(frame), compat.tensors_there())
         blocked = next((self.freed[node] for node in reached if node in self.freed), None)
         if blocked is not None:
             raise _freed(blocked)
@@ -330,6 +359,29 @@ class Events:
         event = self.note("backward", frame, values, words)
         if not retain:
             self.freed.update((node, event) for node in reached if compat.keeps_tensors(node))
+        return leaves
+
+    def begin_gradients(self, given: tuple[Any, ...], leaves: list[Any], frame: FrameType | None) -> Callable[[], None]:
+        """A backward reads what it is given and writes gradients: to be called when it has."""
+        recorder, outputs = self.recorder, list[int]()
+        inputs = [recorder.entry(tensor).number for tensor in given if isinstance(tensor, torch.Tensor)]
+        inputs += [entry.number for leaf in leaves if (entry := recorder.known(leaf.grad)) is not None]
+        recorder.backwards += inputs
+        at, first = len(recorder.operations), len(recorder.values)
+        recorder.note("backward", None, inputs, outputs, spot(frame))
+
+        def end() -> None:
+            with compat.without_function_modes():
+                outputs[:] = [k for k, value in enumerate(recorder.values[first:], first) if value.operation is None]
+                for gradient in (leaf.grad for leaf in leaves if leaf.grad is not None):
+                    known = recorder.known(gradient)
+                    if known is None:
+                        outputs.append(recorder.meet(gradient, at).number)
+                    else:
+                        recorder.renumber(gradient, known, at)
+                        outputs.append(known.number)
+
+        return end
 
     def _reach(self, roots: Any) -> set[Any]:
         """The nodes of the user's own graph behind these: what hangs on shadows would not be there without a recording."""

@@ -21,7 +21,7 @@ from wrt._backends.torch.recording import patching
 from wrt._backends.torch.recording.recording import TorchRecording, is_tensor
 from wrt._core.interrupts import held_back
 from wrt._core.value import Value
-from wrt._core.where import user_frame
+from wrt._core.where import others_run_user_code, user_frame
 from wrt._names.observer import Note, Reference
 from wrt._names.watch import Watcher
 
@@ -35,6 +35,7 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
     """Record what the current thread does with torch tensors."""
 
     __slots__ = ("_keep_before", "_outer", "_record", "_started", "_watcher")
+    # recordings of one thread that overlap note in one place: the last to end stops it, in whatever order they end
 
     def __init__(self, backend: Any, *, values: bool = False) -> None:
         self._started = False
@@ -60,6 +61,8 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         try:
             with held_back():
                 RECORDINGS[record.started] = record
+                record.recorder.users += 1
+                self._started = True
                 if self._outer is None:
                     self._start(record)
                 watched_before = sys.gettrace()
@@ -89,11 +92,14 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         assert record is not None
         record.running = False
         try:
-            record.recorder.keep = self._keep_before
+            last = record.recorder.users == 1
+            record.recorder.keep = None if last else self._keep_before
             record.name_what_was_there(user_frame(frame))
-            if self._outer is None:
+            if last:
                 record.recorder.release()
             keep_while_used(record)
+            there = [(entry, tensor) for entry in record.bound_names.objects() if (tensor := entry()) is not None]
+            record.versions = {entry: tensor._version for entry, tensor in there if not tensor.is_inference()}
         finally:
             try:
                 self._watcher.__exit__(*raised)
@@ -104,17 +110,18 @@ class recording:  # by hand: a generator and a stack of contexts would take as l
         """Put everything in place that notes what happens."""
         patching.begin(record)
         record.recorder.__enter__()
-        self._started = True
+        if others_run_user_code():
+            there = compat.tensors_at_hand(user_frame(sys._getframe(2)))
+            record.recorder.look_away("another thread runs", None, there)
 
     def _stop(self, record: TorchRecording) -> None:
-        if self._outer is not None:
-            return
-        try:
-            if self._started:
-                self._started = False
+        users = record.recorder.users = record.recorder.users - self._started
+        self._started = False
+        if not users:
+            try:
                 compat.remove_function_mode(record.recorder)
-        finally:
-            patching.end(record)
+            finally:
+                patching.end(record)
 
 
 def _name_sink(record: TorchRecording) -> Note:

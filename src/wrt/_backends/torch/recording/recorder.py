@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
-from wrt._backends.torch.compat import transform, without_function_modes
-from wrt._backends.torch.kinds import KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, STORAGE, TRAITS, TURNED, Traits
+from wrt._backends.torch.compat import memory_of, print_of, transform, without_function_modes
+from wrt._backends.torch.kinds import EXPOSING, KINKED, PLAIN_QUESTION, REBOUND, REMEMBERED, STORAGE, TRAITS, TURNED, Traits
 from wrt._backends.torch.kinds import UNDIFFERENTIABLE_INPUTS as NORMS
 from wrt._backends.torch.recording.entries import Entry, entry_in_graph, new_entry, node_of, tensors_in
 from wrt._backends.torch.recording.saved import Saved
@@ -39,6 +39,7 @@ NOTHING: dict[str, Any] = {}
 STRIDED = torch.strided
 ALIASES = ("data", "detach")
 ABOUT_GRAD = frozenset(["grad", "grad="])
+PASSED_ON = frozenset(["handle_torch_function", "_typed_storage", *STORAGE])
 PICKLING = frozenset(["_reduce_ex_internal", "reduce_tensor", "reduce_storage"])
 Off: TypeAlias = tuple[str, tuple[CodeType, ...]]
 
@@ -70,6 +71,15 @@ class Operation(NamedTuple):
     written: tuple[Written, ...]
 
 
+class Unseen(NamedTuple):
+    """Code that ran where nobody looked: the channel in words (none: code that torch runs by itself), and its line."""
+
+    words: str
+    spot: Spot | None
+    before: dict[int, tuple[Any, int]] | None
+    """The tensors that were there, and how often they had been written; None: only those that were met are known."""
+
+
 class Recorder(TorchFunctionMode):
     """Notes what the thread that entered it does with tensors."""
 
@@ -86,7 +96,13 @@ class Recorder(TorchFunctionMode):
         self.module = ""  # the path of the module that is being called
         self.tracer: Any = None  # the trace function that watches names, if nobody else's stands behind it
         self.keep: dict[int, Tensor] | None = None  # every value itself, where the user asked for values
-        self.unseen: int | None = None  # the first value that may have been made where nobody looked
+        self.unseen: list[Unseen] = []
+        self.open: dict[int, Unseen] = {}  # values that may have been made where nobody looked
+        self.exposed: dict[int, list[Any]] = {}  # memory that was handed out -> itself, its fingerprint, where
+        self.touched: dict[int, tuple[int, int, Buffer]] = {}  # memory -> operation, value, buffer of its latest write
+        self.backwards: list[int] = []  # what the user's backward calls began at
+        self.watchful = False  # memory was written or handed out: values may change where they lie
+        self.users = 0  # recordings that are running and note here
         self.aliases: dict[Entry, Entry] = {}  # what `.data` or `.detach()` gave -> the tensor on whose memory it lies
 
     # ---------------------------------------------------------------- the hot path
@@ -106,7 +122,7 @@ class Recorder(TorchFunctionMode):
         if watched:
             sys.settrace(None)  # names are bound in the user's frames; ours would only be slowed down by the watch
         try:
-            if traits.quick and not kwargs and not self.written and self.keep is None:
+            if traits.quick and not kwargs and not self.watchful and self.keep is None:
                 return self._quickly(traits, func, args, frame)
             return self.perform(func, traits, args, kwargs or NOTHING, frame)
         finally:
@@ -193,6 +209,8 @@ class Recorder(TorchFunctionMode):
         else:
             result = run(*args, **kwargs)
         inputs = [entry.number for entry in entries]
+        if name == "grad":  # what a backward left there is computed from all that it began at
+            inputs += self.backwards
         spot, off = (spot_of(frame), None) if enabled else _spot_and_off(frame)
         written: Any = ()
         if versions is not None and name not in REBOUND and versions != _versions(given):
@@ -208,9 +226,26 @@ class Recorder(TorchFunctionMode):
         self.note(name, func, inputs, outputs, spot, off, written)
         if name in ALIASES and outputs:
             self._alias(outputs[0], entries[0])
-        if written and self.aliases:
-            self._note_write_behind([number for _, number, _ in written], spot, off)
+        if written:
+            self._touch(written, given)
+            if self.aliases:
+                self._note_write_behind([number for _, number, _ in written], spot, off)
+        if name in EXPOSING and given and given[0].layout is STRIDED:
+            self.watchful = True
+            self.exposed[memory_of(given[0])] = [given[0].untyped_storage(), print_of(given[0]), spot]
         return result
+
+    def _touch(self, written: tuple[Written, ...], given: list[Tensor]) -> None:
+        """Whoever lies on memory that was written has other numbers, also if he is no view that torch knows of."""
+        self.watchful = True
+        for buffer, number, _ in written:
+            entry = self.values[number]
+            tensor = entry() if isinstance(entry, Entry) else None
+            if tensor is not None:
+                self.touched[memory_of(tensor)] = len(self.operations) - 1, number, buffer
+        for tensor in given if self.exposed else ():
+            if tensor.layout is STRIDED and (known := self.exposed.get(memory_of(tensor))) is not None:
+                known[1] = print_of(tensor)
 
     def _alias(self, number: int, owner: Entry) -> None:
         made, tensor = self.values[number], owner()
@@ -226,9 +261,15 @@ class Recorder(TorchFunctionMode):
             base = None if tensor is None else self.known(tensor._base)
             owner = self.aliases.get(entry) or self.aliases.get(base)  # type: ignore[arg-type]
             if owner is not None and (behind := owner()) is not None:
-                before = owner.number
-                noted = note_write_behind(self, behind, owner, spot)
-                self.note("data=", None, [before, number], [owner.number], spot, off, (noted,))
+                self._behind("data=", behind, owner, [number], spot, off)
+
+    def _behind(
+        self, name: str, tensor: Tensor, entry: Entry, source: list[int], spot: Spot | None, off: Off | None = None
+    ) -> None:  # fmt: skip
+        """Note that a tensor has other numbers, which autograd does not know."""
+        before = entry.number
+        noted = note_write_behind(self, tensor, entry, spot)
+        self.note(name, None, [before, *source], [entry.number], spot, off, (noted,))
 
     def renumber_silently(self, tensor: Tensor) -> int:
         """The number of a value that changed although no version counter says so."""
@@ -270,18 +311,19 @@ class Recorder(TorchFunctionMode):
                 entries[0].node, entries[0].output = None, 0
                 entries[0].shadow = entries[0].buffer = None
 
-    def look_away(self) -> None:
+    def look_away(self, words: str = "", spot: Spot | None = None, before: Any = None) -> None:
         """What runs now is not seen: tensors met from here on may come from there."""
-        if self.unseen is None:
-            self.unseen = len(self.values)
+        if not self.unseen or (words and self.unseen[-1].words != words):
+            self.unseen.append(Unseen(words, spot, before))
 
-    def may_come_unrecorded(self, graph: Graph, needed: set[int]) -> bool:
-        """Whether one of these values first appeared after nobody had looked, and nobody saw it being made."""
-        since = self.unseen
-        if since is None:
-            return False
-        made = {k for node in graph.nodes for k in node.outputs}
-        return any(k >= since and k not in made for k in needed)
+    def open_channel(self, graph: Graph, needed: set[int]) -> Unseen | None:
+        """How numbers may have come into these values unseen; None where every one of them was seen being made."""
+        if self.open and (unmade := needed.intersection(self.open)):
+            unmade.difference_update(k for node in graph.nodes for k in node.outputs)
+            if unmade:
+                return self.open[min(unmade)]
+        outside = [node.id for node in graph.nodes if node.op == "outside" and needed.intersection(node.outputs)]
+        return Unseen("hands out memory, which was written", self.operation(outside[0]).spot, None) if outside else None
 
     # ---------------------------------------------------------------- tensors and values
 
@@ -311,7 +353,7 @@ class Recorder(TorchFunctionMode):
         entry = self.entries.get(id(tensor))
         if entry is None or entry() is not tensor:
             return self.meet(tensor, None)
-        if self.written:
+        if self.watchful:
             self._refresh(tensor, entry)
         return entry
 
@@ -330,10 +372,27 @@ class Recorder(TorchFunctionMode):
             entry.stamp = 0 if buffer is None else buffer.writes  # made after all writes so far
         if self.keep is not None:
             self.keep[entry.number] = tensor.detach().clone()
+        if operation is None:
+            if self.unseen:
+                before = self.unseen[0].before
+                known = None if before is None else before.get(id(tensor))
+                if known is None or known[0]() is not tensor or known[1] != _versions([tensor])[0]:
+                    self.open[entry.number] = self.unseen[-1]
+            if self.touched:
+                self._refresh(tensor, entry)
         return entry
 
     def _refresh(self, tensor: Tensor, entry: Entry) -> None:
-        """A tensor whose memory was written through another one has a new value."""
+        """A tensor whose memory was written through another one, or by somebody else, has a new value."""
+        memory = memory_of(tensor) if tensor.layout is STRIDED else 0
+        operation, number, buffer = self.touched.get(memory, (-1, -1, None))
+        made = -1 if entry.operation is None else entry.operation
+        if operation > made and buffer is not entry.buffer and buffer is not self.buffer_of_base(tensor):
+            self._behind("data=", tensor, entry, [number], self.operation(operation).spot)
+        exposed = self.exposed.get(memory)
+        if exposed is not None and (now := print_of(tensor)) != exposed[1]:
+            exposed[1] = now
+            self._behind("outside", tensor, entry, [], exposed[2])
         if entry.buffer is None:
             entry.buffer = self.buffer_of_base(tensor)
         buffer = entry.buffer
@@ -378,6 +437,8 @@ class Recorder(TorchFunctionMode):
 
     def release(self) -> None:
         """The run is over: hold no tensor of the user's any more."""
+        for known in self.exposed.values():
+            known[0] = None
         for buffer in self.written:
             if buffer.adopted:
                 buffer.base = None
@@ -410,5 +471,7 @@ def is_ignored(name: str, frame: FrameType) -> bool:
         return False
     if name not in STORAGE:
         return name in ABOUT_GRAD
-    asks: FrameType | None = frame.f_back if frame.f_code.co_name == "_typed_storage" else frame
-    return asks is None or asks.f_code.co_name not in PICKLING
+    asks: FrameType | None = frame
+    while asks is not None and asks.f_code.co_name in PASSED_ON and not user_files[asks.f_code.co_filename]:
+        asks = asks.f_back
+    return asks is None or not (user_files[asks.f_code.co_filename] or asks.f_code.co_name in PICKLING)

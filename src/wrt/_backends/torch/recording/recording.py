@@ -16,6 +16,7 @@ from torch.nn import Parameter
 
 from wrt._backends.torch import compat, refusals
 from wrt._backends.torch.evidence import TorchEvidence
+from wrt._backends.torch.kinds import UNDIFFERENTIABLE_INPUTS
 from wrt._backends.torch.live import LiveRecord, Moment
 from wrt._backends.torch.recording.entries import Entry, edge_of
 from wrt._backends.torch.recording.graph import operations_of_nodes, plain_graph
@@ -55,12 +56,22 @@ class TorchRecording(LiveRecord):
         self.thread = 0
         self.running = False
         self.held: Any = None
+        self.versions: dict[Entry, int] = {}  # how often tensors with a name had been written when it ended
         self.alive: list[Any] = []
         self.kept: dict[int, Tensor] = {}
         self.spot: Spot | None = None
         self._parameters_named = False
         self._graph: Graph | None = None
         self._lines: tuple[int, dict[Any, int]] | None = None
+
+    @property
+    def changes(self) -> str:
+        recorder = self.recorder
+        if any(event.kind in ("backward", "step") for event in self.events.noted):
+            return "it calls backward, or steps an optimizer"
+        into = [recorder.values[new] for new, old in recorder.earlier.items() if recorder.values[old].operation is None]
+        written = (recorder.operation(value.operation).name for value in into if value.operation is not None)
+        return "" if all(name in UNDIFFERENTIABLE_INPUTS for name in written) else "it writes into what it is given"
 
     def map_tree(self, tree: Any, wrap: Callable[[Value], Any]) -> Any:
         return compat.tree_map(lambda leaf: wrap(leaf) if isinstance(leaf, Value) else leaf, tree)
@@ -249,6 +260,9 @@ class TorchRecording(LiveRecord):
 
     def ready(self, y: Value, x: Side) -> None:
         """As ever; to be told to record would not help whoever did, and left x out."""
+        entry, version = self._entry(y), y.key.version
+        if entry is not None and version >= 0 and not entry.requires_grad and self.versions.get(entry, version) != version:
+            raise refusals.written_since(y.name or "y")
         try:
             super().ready(y, x)
         except NotRecorded:
@@ -257,14 +271,17 @@ class TorchRecording(LiveRecord):
                 raise
             raise self._never_met(y, asked) from None
 
-    def _hidden(self, y: Value) -> bool:
-        """Whether a part of what led to y was not seen."""
+    def _open(self, y: Value, names: tuple[str, str]) -> NoPath | None:
+        """The refusal where a part of what led to y was not seen."""
         graph = self.graph
-        return graph is None or self.recorder.may_come_unrecorded(graph, upstream(graph, y.key.entry.number))
+        channel = graph and self.recorder.open_channel(graph, upstream(graph, y.key.entry.number))
+        if not channel:
+            return None
+        return refusals.open_channel(*names, channel.words, place(*channel.spot) if channel.spot else None)
 
     def _never_met(self, y: Value, x: Value) -> NoPath:
-        words = refusals.unrecorded_code if self._hidden(y) else refusals.never_met
-        return words(y.name or "y", x.name or called(x.key.tensor(), "x"))
+        names = y.name or "y", x.name or called(x.key.tensor(), "x")
+        return self._open(y, names) or refusals.never_met(*names)
 
     def _made_elsewhere(self, y: Value, x: Value) -> NoPath | None:
         """The refusal where y uses what another recording made of x; None where none that is still there did."""
@@ -285,10 +302,13 @@ class TorchRecording(LiveRecord):
         if ours[0] is None or ours[1] is None or self.graph is None:
             verdict = super().unreached(y, x)
             return self._never_met(y, x) if type(verdict) is NoPath and ours[0] is not None else verdict
-        followed = flow(self.graph, ours[0].number, ours[1].number)
-        names = (y.name or "y", x.name or "x")
+        if self.recorder.watchful and (tensor := ours[0]()) is not None:
+            self.recorder.entry_outside(tensor)  # its memory may have been written since
+        graph, names = self.graph, (y.name or "y", x.name or "x")
+        assert graph is not None
+        followed = flow(graph, ours[0].number, ours[1].number)
         if followed.independent:
-            return refusals.unrecorded_code(*names) if self._hidden(y) else self._made_elsewhere(y, x) or True
+            return self._open(y, names) or self._made_elsewhere(y, x) or True
         if followed.cuts:
             return refusals.cut_error(followed.cuts[0], *names)
         if followed.left and not followed.reaches:

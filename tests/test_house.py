@@ -31,7 +31,8 @@ LIMITS = {
     "files for a 100 x 3 Jacobian": 15,
 }
 TODAY = {
-    "numeric thresholds": 132,
+    "lines in src": 38_900,
+    "numeric thresholds": 131,
 }
 """What is not yet within its limit, and may not grow meanwhile; an entry goes when its limit is reached."""
 

@@ -16,6 +16,7 @@ from wrt._backends.torch.pages import NUMPY, product, zeros
 from wrt._backends.torch.transfers import in_numpy, sent
 from wrt._core import room
 from wrt._core.index import Positions, Shape
+from wrt._core.numbers import TF32_ROUNDING
 from wrt._core.pattern import Compression
 from wrt._core.value import Value
 
@@ -29,8 +30,6 @@ SUMMED_ROWS = 64
 CACHED = ((1, "reserved_bytes"), (-1, "allocated_bytes"))
 """What torch keeps of a device's memory without using it."""
 
-TF32_ROUNDING = 2.0**-11
-"""In which a GPU multiplies float32 where that is allowed: of convolutions, it is by itself."""
 HALF = (torch.bfloat16, torch.float16)
 """Types in which few bits are left to see a fault in: half of what the last of them is worth counts as a rounding."""
 

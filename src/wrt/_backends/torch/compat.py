@@ -616,4 +616,3 @@ class Words:
     )
     NO_HISTORY = "does not require grad and does not have a grad_fn"
     REENTRANT = "use_reentrant=True"
-    NOT_USED = "appears to not have been used in the graph"

@@ -22,12 +22,12 @@ def verdict(y: Var, x: Var, left: Sequence[Left], ops: Sequence[Op], decided: Se
             f"{told(cut)} goes on with the value and stops the gradient",
             _remedy(cut),
         )
-    for op in decided:
-        if any(depends(v, x) for v in op.inputs) and any(depends(y, v) for v in op.outputs):
+    for op in decided:  # of a branch the slope is that of the one that was taken
+        if op.name == "while" and any(depends(v, x) for v in op.inputs) and any(depends(y, v) for v in op.outputs):
             return GradientCut(
                 "no gradient path from x to y",
-                f"{told(op)} runs as often, or the branch, as numbers made of x decide: no derivative follows a decision",
-                "ask for the derivative by what the loop or the branch computes with",
+                f"{told(op)} runs as often as numbers made of x decide: no derivative follows a decision",
+                "ask for the derivative by what the loop computes with",
             )
     done = max((op.number for op in ancestors(y)), default=len(ops))
     for op in ops:

@@ -140,7 +140,7 @@ def tensors_there() -> dict[int, tuple[Any, int]]:
 def tensors_at_hand(frame: FrameType | None) -> dict[int, tuple[Any, int]]:
     """The same of those at hand in the user's code: found a thousand times as fast."""
     named = {} if frame is None else visible_tensors(frame, lambda value: isinstance(value, torch.Tensor))
-    return _counted((*named.values(), *at_hand(frame)))
+    return _counted((*named.values(), *retained_here(frame, everything=True)))
 
 
 def _counted(tensors: Iterable[torch.Tensor]) -> dict[int, tuple[Any, int]]:
@@ -461,18 +461,13 @@ class Silence:
 SILENCE = Silence()
 
 
-def retained_here(frame: FrameType | None) -> list[torch.Tensor]:
+def retained_here(frame: FrameType | None, everything: bool = False) -> list[torch.Tensor]:
     """Tensors at hand in the user's code that keep their gradient although they are no leaves.
 
     Autograd does not tell which tensors these are, and to follow every `retain_grad()` a function of torch would have to be
     replaced. So they are looked for where programs keep them: in the variables of the function that asked and of the one that
-    called it, and in small containers, objects and modules there.
+    called it, and in small containers, objects and modules there. With `everything`, all tensors that are found so.
     """
-    return [tensor for tensor in at_hand(frame) if tensor.retains_grad]
-
-
-def at_hand(frame: FrameType | None) -> list[torch.Tensor]:
-    """The tensors that programs hold where they can be found."""
     found: list[torch.Tensor] = []
     frames = 0
     while frame is not None and frames < thresholds.RETAINED_FRAMES:
@@ -487,7 +482,8 @@ def at_hand(frame: FrameType | None) -> list[torch.Tensor]:
                     if kind is None:
                         continue
                     if kind == "tensor":
-                        found.append(value)
+                        if everything or value.retains_grad:
+                            found.append(value)
                     elif looked_into < thresholds.RETAINED_OBJECTS:
                         if kind == "module":
                             own = vars(value)

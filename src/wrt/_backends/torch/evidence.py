@@ -58,7 +58,8 @@ class TorchEvidence:
         flips = [(operation, flag) for operation, value, flag in self.recorder.flags if value == tensor]
         if not flips:
             return -1 if followed else None
-        used = next((n.id for n in self.graph.nodes if tensor in n.inputs and n.outputs and n.id not in dict(flips)), None)
+        uses = (n for n in self.graph.nodes if tensor in n.inputs and n.outputs and n.op not in ("backward", "grad"))
+        used = next((n.id for n in uses if n.id not in dict(flips)), None)
         for operation, flag in flips:
             if used is None or operation > used:
                 break

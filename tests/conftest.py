@@ -1,5 +1,6 @@
 """Around every test: nothing global may have changed. For every test: `unchanged` and `watched`."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 
@@ -18,6 +19,13 @@ def nothing_global_changes() -> Iterator[None]:
     before = _snapshot.ambient()
     yield
     _snapshot.require_same(before, _snapshot.ambient())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leave_out_what_is_older() -> None:
+    """What modules and earlier tests keep is no affair of the collector, nor of an `explain()` that looks for hooks."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

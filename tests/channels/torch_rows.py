@@ -623,7 +623,7 @@ CHANNELS: dict[str, tuple[str, list[Any]]] = {
     "an optimizer's step": ("cut", [optimizer_step, adam_step]),
     "`clip_grad_norm_`": ("cut", [clip_norm, clip_norm_value]),
     "a gradient hook, a backward of your own": (
-        "left", [grad_hook, grad_hook_bare, accumulate_hook, module_backward_hook, custom_backward],
+        "left or cut", [grad_hook, grad_hook_bare, accumulate_hook, module_backward_hook, custom_backward],
     ),
     "`saved_tensors_hooks`, what a node saved": ("left or right", [saved_hooks, shadow_of_saved, saved_tensor_of_node]),
     "DLPack": ("left", [dlpack, dlpack_of_torch, dlpack_numpy]),

@@ -77,9 +77,8 @@ def d(obj: Any) -> Any:
         return Differential(value, Elements.all(value.shape))
     if isinstance(obj, (Differential, Tree)):
         return obj
-    asked = getattr(obj, "__wrt_differential__", None)  # handles of a recording
-    if asked is not None:
-        return Differential(*asked())
+    if _is_handle(obj):
+        return Differential(*obj.__wrt_differential__())
     for backend in _backends.loaded():
         if backend.owns(obj):
             tree = backend.tree(obj)
@@ -98,8 +97,13 @@ def d(obj: Any) -> Any:
 _TENSORS: dict[type, Backend] = {}  # types that were met already: no backend has to be asked again whose they are
 
 
+def _is_handle(obj: Any) -> bool:
+    """Whether it is a value of a recording. Its class is asked: an object may answer anything, or raise."""
+    return hasattr(type(obj), "__wrt_differential__")
+
+
 def _is_side(leaf: Any) -> bool:
-    return isinstance(leaf, Differential) or hasattr(leaf, "__wrt_differential__")
+    return isinstance(leaf, Differential) or _is_handle(leaf)
 
 
 def _common_record(y: Value, x: Value) -> Any:

@@ -8,9 +8,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from inspect import unwrap
+from math import prod
 from pathlib import Path
 from types import CellType, ModuleType
 from typing import Any, NoReturn
+
+import numpy as np
 
 from wrt import _backends
 from wrt._core.bindings import Bindings
@@ -22,7 +25,7 @@ from wrt._core.value import Value, stays_here
 from wrt._core.where import Where
 from wrt._names.peek import forget_locals
 from wrt._notation.again import Again
-from wrt.errors import NotATensor, NotRecorded
+from wrt.errors import NotATensor, NotRecorded, WrongShape
 
 
 class Handle:
@@ -58,6 +61,21 @@ class Handle:
         if self._elements.everything:
             return arrays.reshape(whole, self.shape)
         return arrays.reshape(arrays.take(arrays.reshape(whole, (-1,)), self._elements.positions, 0), self.shape)
+
+    def numpy(self) -> Any:
+        """The numbers it had, as a NumPy array."""
+        return self._value.record.backend.arrays.numpy(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __float__(self) -> float:
+        if prod(self.shape) != 1:
+            raise WrongShape(
+                f"float() of {self.name or 'a value'} of shape {self.shape}", "it is not one number",
+                f"pick one: float({self.name or 't.output'}[{', '.join('0' * len(self.shape))}])",
+            )  # fmt: skip
+        return float(self.numpy().reshape(()))
 
     @property
     def line(self) -> Where | None:
@@ -291,6 +309,12 @@ def load_graph(path: str | Path) -> Graph:
 
 def _backend_for(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The framework of the function or, failing that, of what it is given."""
+    if not callable(f):
+        raise NotATensor(
+            f"trace() of a {type(f).__name__}",
+            "it cannot be called, so there is no run to record",
+            "write wrt.trace(f, x) with a function or a model f, and what it is to be given",
+        )
     backends = _backends.loaded()
     for backend in backends:
         if backend.owns(f):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from wrt._core.plan import Way
@@ -50,6 +50,13 @@ def options(**changes: Any) -> Iterator[Options]:
     ...     chosen.certify
     False
     """
+    known = [field.name for field in fields(Options)]
+    for name in changes:
+        if name not in known:
+            raise WrongQuery(
+                f"wrt.options({name}={changes[name]!r})", f"there is no such setting; there are {', '.join(known)}",
+                f"write one of these, for example wrt.options({known[0]}=False)",
+            )  # fmt: skip
     token = CURRENT.set(replace(CURRENT.get(), **changes))
     try:
         yield CURRENT.get()

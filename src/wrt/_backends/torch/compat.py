@@ -215,6 +215,8 @@ def pull_if_calm(
     return pulled
 
 
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # a tensor that a transform of torch.func has wrapped
+
 BELOW_FUNCTION: Any = torch.autograd.Function.__mro__[1]  # the class whose `apply` that of Function calls
 
 # outputs, seeds, retain_graph, create_graph, inputs, allow_unused, accumulate_grad: the same from torch 2.0 to 2.13

@@ -92,11 +92,19 @@ class LiveRecord:
 
     def lift_for_user(self, obj: torch.Tensor) -> Value:
         """The Value that a tensor of the user's is now, in the recording that knows it if there is one."""
-        if not (obj.is_floating_point() or obj.is_complex()):
-            raise NotDifferentiable(
-                f"d() of a tensor of {str(obj.dtype).removeprefix('torch.')}",
-                "whole numbers and booleans have no derivative; the path ends where the value was made so",
-                "ask for the floating-point tensor it was computed from, for example the embedding of token ids",
+        if obj.dtype not in _DIFFERENTIABLE:
+            raise no_derivative(obj.dtype)
+        if obj.is_meta:
+            raise NotRecorded(
+                "d() of a tensor on the meta device",
+                "it has a shape and a type, but no numbers to differentiate at",
+                "run the code on the CPU or a GPU: model.to_empty(device=...) and load its weights first",
+            )
+        if compat.is_wrapped(obj):
+            raise NotRecorded(
+                "d() inside of torch.func.grad, vmap, jvp or another transform",
+                "the tensor stands for many, or for its own derivative; its history belongs to the transform",
+                "ask d(y) / d(x) outside of the transform, or nest torch.func's own transforms",
             )
         if obj.is_inference():
             raise NotRecorded(
@@ -253,12 +261,35 @@ class LiveRecord:
         return [*x.notes, *(hook_notes(y.key.edge.node, x) if y.key.edge is not None else ())]
 
 
+_DIFFERENTIABLE = frozenset({
+    torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex128, torch.complex64, torch.complex32,
+})  # fmt: skip
+
+
+def no_derivative(dtype: torch.dtype) -> NotDifferentiable:
+    """Why tensors of this type are not differentiated."""
+    what = f"d() of a tensor of {str(dtype).removeprefix('torch.')}"
+    if dtype.is_floating_point:
+        return NotDifferentiable(
+            what,
+            "torch stores numbers in this type and does not compute in it: gradients of such a tensor do not exist",
+            "ask for the tensor before it was converted, or convert it with .float()",
+        )
+    return NotDifferentiable(
+        what,
+        "whole numbers and booleans have no derivative; the path ends where the value was made so",
+        "ask for the floating-point tensor it was computed from, for example the embedding of token ids",
+    )
+
+
 def _name(value: Value, letter: str) -> str:
     """What the user calls it."""
     return value.name or called(value.key.tensor(), letter)
 
 
-def _no_history(value: Value, what: str, y: Value, x: Side) -> NotRecorded:
+def _no_history(value: Value, what: str, y: Value, x: Side) -> NotRecorded | NotDifferentiable:
+    if value.dtype not in _DIFFERENTIABLE:
+        return no_derivative(value.dtype)
     a, b = _name(y, "y"), _name(x.parts[0].value, "x")
     tensor = value.key.tensor()
     write = f"{b}.requires_grad_() before computing {a}, or run the code inside `with wrt.record():`"

@@ -27,6 +27,7 @@ from wrt._backends.torch.recording.recorder import Recorder, Unseen
 from wrt._core.evidence import Event, LostHistory
 from wrt._core.finding import Finding
 from wrt._core.where import place, spot, user_files
+from wrt.errors import EngineRefused
 
 _RECORDING: dict[int, Any] = {}  # by thread, the outermost recording
 _LOCK = threading.Lock()
@@ -97,7 +98,12 @@ def custom_functions() -> None:
             return run(*args, **kwargs)
 
         def call(*given: Any, **named: Any) -> Any:
-            return run(*given, **named)
+            try:
+                return run(*given, **named)
+            except Exception:  # some refuse inputs that require grad (`ctx.needs_input_grad`); shadows do, the user's may not
+                if all(one is own for one, own in zip((*given, *named.values()), (*args, *kwargs.values()))):
+                    raise
+                return run(*args, **kwargs)
 
         call.__name__ = cls.__name__
         recorder = recording.recorder
@@ -156,8 +162,31 @@ def unrecorded_code() -> None:
     """
     for owner, name in ((torch.jit.ScriptFunction, "__call__"), (threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
         _replace(owner, name, _looking_away(getattr(owner, name)))
+    _replace(torch.jit, "trace", _unrecorded(torch.jit.trace))
+    _replace(torch.utils, "swap_tensors", _refuse_swap)
     hooks: Any = torch.autograd.graph.saved_tensors_hooks
     _replace(hooks, "__enter__", _looking_away(hooks.__enter__, "saved_tensors_hooks hands tensors to Python"))
+
+
+def _unrecorded(original: Any) -> Any:
+    """`torch.jit.trace` compares two runs of a function node by node, and must not meet the nodes of a recording."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return original(*args, **kwargs)
+        with compat.without_function_modes():
+            return original(*args, **kwargs)
+
+    return call
+
+
+def _refuse_swap(first: Any, second: Any) -> None:
+    raise EngineRefused(
+        "torch.utils.swap_tensors inside of a recording",
+        "the recording refers to both tensors, and torch swaps only what nobody refers to",
+        "swap them before the recording; for a model, convert or load it first",
+    )
 
 
 def _looking_away(original: Any, words: str = "") -> Any:
